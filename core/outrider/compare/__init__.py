@@ -1,0 +1,1 @@
+"""Side-by-side runs: prompts, interleaved measurement, pooled counts."""

@@ -1,0 +1,95 @@
+"""The config file: `[target]`, `[drafter]` with `[drafter.options]`, and `[generation]`."""
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from outrider.errors import ConfigError, InputError
+from outrider.plugins.words import DrafterChoice, read_mapping
+from outrider.validation import explain
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class TargetSection(_Section):
+    """`[target]`: the model and how it is loaded."""
+
+    model: str | None = None
+    dtype: str | None = None
+    device: str | None = None
+
+
+class GenerationSection(_Section):
+    """`[generation]`: the options of `outrider generate`."""
+
+    max_new_tokens: int | None = None
+    temperature: float | int | None = None
+    top_k: int | None = None
+    top_p: float | int | None = None
+    seed: int | None = None
+    chat: bool | None = None
+
+
+class Config(_Section):
+    """A whole config file; everything may be left out."""
+
+    target: TargetSection = TargetSection()
+    drafter: dict[str, Any] | None = None
+    generation: GenerationSection = GenerationSection()
+
+    @property
+    def drafter_choice(self) -> DrafterChoice | None:
+        """The drafter that `[drafter]` names."""
+        return None if self.drafter is None else read_mapping(self.drafter)
+
+
+def load_config(path: str | Path) -> Config:
+    """Read a config file.
+
+    Raises:
+        ConfigError: it can't be read, is no TOML, or holds an unknown key or a wrong value; with its line.
+    """
+    path = Path(path).expanduser()
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"config file {path} can't be read: {error}") from error
+    try:
+        values = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        lines = text.splitlines() or [""]
+        found = re.search(r"at line (\d+)", str(error))
+        number = int(found[1]) if found else len(lines)
+        raise ConfigError(f"{path}:{number}: {error}, in `{lines[number - 1].strip()}`") from error
+    try:
+        config = Config.model_validate(values)
+    except ValidationError as error:
+        key = tuple(map(str, error.errors()[0]["loc"]))
+        raise ConfigError(f"{path}:{_line_of(text, key)}: {explain(error, Config)}") from error
+    try:
+        _ = config.drafter_choice
+    except InputError as error:
+        raise ConfigError(f"{path}:{_line_of(text, ('drafter',))}: {error}") from error
+    return config
+
+
+def _line_of(text: str, key: tuple[str, ...]) -> int:
+    """Return the line where a key is set, or its table begins; tomllib does not say."""
+    table: tuple[str, ...] = ()
+    best = 1
+    for number, line in enumerate(text.splitlines(), 1):
+        header = re.match(r"\s*\[+([^\]]+)\]", line)
+        if header:
+            table = tuple(part.strip().strip("\"'") for part in header[1].split("."))
+            here = table
+        else:
+            name = line.partition("=")[0].strip().strip("\"'")
+            here = (*table, *name.split(".")) if "=" in line else ()
+        if here and here == key[: len(here)]:
+            best = number
+    return best

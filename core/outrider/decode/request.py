@@ -1,0 +1,157 @@
+"""What one call asks for: a prompt as ids, how to draw and where to stop, read from the options of `generate`."""
+
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import torch
+from transformers import (
+    GenerationConfig,
+    SynthIDTextWatermarkLogitsProcessor,
+    UnbatchedClassifierFreeGuidanceLogitsProcessor,
+)
+
+from outrider.decode.stopping import Stopping
+from outrider.errors import InputError, first_line, suggestion
+from outrider.target import compat
+from outrider.target.model import Target
+from outrider.verify.sampling import Sampler
+
+DEFAULT_NEW_TOKENS: Final = 256
+_OBJECTS: Final = ("generation_config", "logits_processor", "stopping_criteria", "prefix_allowed_tokens_fn")
+_FILTERS: Final = ("top_k", "top_p", "min_p", "typical_p", "epsilon_cutoff", "eta_cutoff")
+
+# Options of `generate` that this decoder can't honour, with the values that ask for nothing.
+_REFUSED: Final[dict[str, tuple[Any, ...]]] = {
+    "num_beams": (None, 1),
+    "num_return_sequences": (None, 1),
+    "prompt_lookup_num_tokens": (None,),
+    "assistant_early_exit": (None,),
+    "use_mtp": (None, False),
+    "penalty_alpha": (None,),
+    "dola_layers": (None,),
+    "constraints": (None,),
+    "force_words_ids": (None,),
+    "cache_implementation": (None, "dynamic", "hybrid"),
+    "cache_config": (None,),
+    "use_cache": (None, True),
+    "token_healing": (None, False),
+    "return_dict_in_generate": (None, False),
+    "output_scores": (None, False),
+    "output_logits": (None, False),
+    "output_attentions": (None, False),
+    "output_hidden_states": (None, False),
+}
+_STATEFUL: Final = (UnbatchedClassifierFreeGuidanceLogitsProcessor, SynthIDTextWatermarkLogitsProcessor)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One row to decode.
+
+    Args:
+        ids: the prompt.
+        sampler: how the target draws.
+        stopping: where the text ends.
+        seed: of the row; drawn where none was given.
+    """
+
+    ids: tuple[int, ...]
+    sampler: Sampler
+    stopping: Stopping
+    seed: int
+
+
+def read_request(target: Target, ids: Sequence[int], options: Mapping[str, Any]) -> Request:
+    """Read the options as `generate` of the untouched model does.
+
+    `temperature=0` means greedy, and a temperature or a filter without `do_sample` means sampling. Without a length there
+    are at most `DEFAULT_NEW_TOKENS` new tokens.
+
+    Raises:
+        InputError: an unknown option, a bad value, or one that can't be honoured.
+    """
+    chosen = dict(options)
+    seed = _seed(chosen.pop("seed", None))
+    _check_ids(target, ids)
+    _check_names(chosen)
+    _settle_length(target, chosen)
+    _settle_temperature(chosen)
+    prompt = torch.tensor([[*ids]], device=target.info.device)
+    stop_strings = chosen.pop("stop_strings", None)
+    if target.model.generation_config is not None and target.model.generation_config.pad_token_id is None:
+        chosen.setdefault("pad_token_id", next(iter(target.info.eos_ids), None))
+    try:
+        prepared = compat.prepare(target.model, prompt, chosen)
+        criteria = compat.with_stop_strings(prepared, stop_strings, target.tokenizer)
+    except (ValueError, TypeError) as error:
+        raise InputError(f"generation options: {first_line(error)}") from error
+    config = prepared.config
+    _check_honoured(config, prepared)
+    stopping = Stopping.of(criteria, compat.eos_ids(config), int(config.max_length or 0), target.info.device)
+    sampler = Sampler(prepared.processors, seed if config.do_sample else None)
+    return Request(tuple(ids), sampler, stopping, seed)
+
+
+def _seed(seed: Any) -> int:
+    if seed is None:
+        return secrets.randbelow(2**32)
+    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**63:
+        raise InputError(f"seed = {seed!r}: must be a whole number from 0 to 2**63 - 1")
+    return seed
+
+
+def _check_ids(target: Target, ids: Sequence[int]) -> None:
+    if not ids:
+        raise InputError("the prompt is empty: give at least one token")
+    vocab = target.info.vocab_size
+    wrong = next((token for token in ids if not 0 <= token < vocab), None)
+    if wrong is not None:
+        raise InputError(f"the prompt holds token id {wrong}, but the model's ids run from 0 to {vocab - 1}")
+
+
+def _check_names(options: Mapping[str, Any]) -> None:
+    known = [*(name for name in vars(GenerationConfig()) if not name.startswith("_")), *_OBJECTS, "seed"]
+    for name in options:
+        if name not in known:
+            raise InputError(
+                f"unknown generation option '{name}'.{suggestion(name, known)} "
+                f"Options are those of transformers' GenerationConfig, and seed."
+            )
+
+
+def _settle_length(target: Target, options: dict[str, Any]) -> None:
+    new = options.get("max_new_tokens")
+    if new is not None and (isinstance(new, bool) or not isinstance(new, int) or new < 1):
+        raise InputError(f"max_new_tokens = {new!r}: must be a whole number, 1 or more")
+    configs = [target.model.generation_config, options.get("generation_config")]
+    lengths = [getattr(config, name, None) for config in configs for name in ("max_new_tokens", "max_length")]
+    if new is None and options.get("max_length") is None and not any(lengths):
+        options["max_new_tokens"] = DEFAULT_NEW_TOKENS
+
+
+def _settle_temperature(options: dict[str, Any]) -> None:
+    temperature = options.get("temperature")
+    if temperature is not None:
+        if isinstance(temperature, bool) or not isinstance(temperature, int | float) or not 0 <= temperature < float("inf"):
+            raise InputError(f"temperature = {temperature!r}: must be 0 (greedy) or a positive number")
+        if temperature == 0:
+            del options["temperature"]
+            options["do_sample"] = False
+            for name in _FILTERS:  # they never remove the likeliest token, so greedy decoding needs none
+                options.pop(name, None)
+            return
+        options["temperature"] = float(temperature)
+    if any(options.get(name) is not None for name in ("temperature", *_FILTERS)):
+        options.setdefault("do_sample", True)
+
+
+def _check_honoured(config: GenerationConfig, prepared: compat.Prepared) -> None:
+    for name, neutral in _REFUSED.items():
+        value = getattr(config, name, None)
+        if value not in neutral:
+            raise InputError(f"generation option {name} = {value!r} is not served; leave it out")
+    for processor in prepared.processors:
+        if isinstance(processor, _STATEFUL):
+            raise InputError(f"{type(processor).__name__} keeps state between tokens and is not served; leave it out")

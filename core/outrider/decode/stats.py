@@ -1,0 +1,83 @@
+"""What is counted, each figure with its definition."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(slots=True)
+class Stats:
+    """Counts and times of one generation; names follow vLLM where it has them.
+
+    Args:
+        num_prompt_tokens: ids of the prompt.
+        num_tokens: new ids, the first of which comes from the prefill.
+        num_steps: target forwards after the prefill, with a draft or without.
+        num_spec_steps: steps with a draft.
+        num_draft_tokens: proposed nodes.
+        num_accepted_draft_tokens: nodes that were accepted and emitted.
+        acceptance_histogram: entry k counts the steps with a draft that had k tokens accepted.
+        seconds: from the start of the prefill to the last token.
+        prefill_seconds: of which in the prefill.
+        forward_seconds: of which in the target's forwards after it, masks and the draw's read from the device included.
+        draft_seconds: of which in the drafter.
+    """
+
+    num_prompt_tokens: int = 0
+    num_tokens: int = 0
+    num_steps: int = 0
+    num_spec_steps: int = 0
+    num_draft_tokens: int = 0
+    num_accepted_draft_tokens: int = 0
+    acceptance_histogram: list[int] = field(default_factory=list)
+    seconds: float = 0.0
+    prefill_seconds: float = 0.0
+    forward_seconds: float = 0.0
+    draft_seconds: float = 0.0
+
+    def count_step(self, drafted: int, accepted: int) -> None:
+        """Count a step that proposed `drafted` nodes and emitted `accepted` of them."""
+        self.num_steps += 1
+        if drafted:
+            self.num_spec_steps += 1
+            self.num_draft_tokens += drafted
+            self.num_accepted_draft_tokens += accepted
+            self.acceptance_histogram += [0] * (accepted + 1 - len(self.acceptance_histogram))
+            self.acceptance_histogram[accepted] += 1
+
+    @property
+    def mean_acceptance_length(self) -> float | None:
+        """Tokens emitted by steps / steps, the bonus token included; None where no step was made."""
+        return (self.num_tokens - 1) / self.num_steps if self.num_steps else None
+
+    @property
+    def mean_acceptance_length_drafted(self) -> float | None:
+        """vLLM's figure: 1 + accepted / steps with a draft."""
+        return 1 + self.num_accepted_draft_tokens / self.num_spec_steps if self.num_spec_steps else None
+
+    @property
+    def draft_acceptance_rate(self) -> float | None:
+        """Accepted / proposed nodes; None where nothing was proposed."""
+        return self.num_accepted_draft_tokens / self.num_draft_tokens if self.num_draft_tokens else None
+
+    @property
+    def tokens_per_second(self) -> float | None:
+        """New ids / seconds, the prefill included."""
+        return self.num_tokens / self.seconds if self.seconds else None
+
+    @property
+    def overhead(self) -> float | None:
+        """Share of the steps' time that is spent outside the target's forwards."""
+        steps = self.seconds - self.prefill_seconds
+        return 1 - self.forward_seconds / steps if self.num_steps and steps > 0 else None
+
+    def as_dict(self) -> dict[str, Any]:
+        """All figures, for JSON."""
+        fields = {name: getattr(self, name) for name in self.__slots__}
+        derived = [
+            "mean_acceptance_length",
+            "mean_acceptance_length_drafted",
+            "draft_acceptance_rate",
+            "tokens_per_second",
+            "overhead",
+        ]
+        return fields | {name: getattr(self, name) for name in derived}

@@ -1,0 +1,60 @@
+"""Where a step's tokens are cut: exactly where plain decoding, one token at a time, would have stopped."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from transformers import EosTokenCriteria, MaxLengthCriteria, MaxTimeCriteria, StoppingCriteriaList, StopStringCriteria
+
+FinishReason = Literal["eos", "length", "stop_string", "time", "criteria"]
+
+
+@dataclass(frozen=True, slots=True)
+class Stopping:
+    """The stops of a row, asked token by token; the first in token order wins.
+
+    Args:
+        eos_ids: ids that end the text and stay in it.
+        max_length: most ids, the prompt included.
+        criteria: all others, with the prefix that ends in the token in question, as plain decoding asks them.
+        device: where the criteria expect ids.
+    """
+
+    eos_ids: frozenset[int]
+    max_length: int
+    criteria: tuple[Any, ...]
+    device: torch.device
+
+    @classmethod
+    def of(
+        cls, criteria: StoppingCriteriaList, eos_ids: frozenset[int], max_length: int, device: torch.device
+    ) -> "Stopping":
+        """Take over what `generate` prepared; length and EOS are tested without tensors."""
+        others = [one for one in criteria if not isinstance(one, MaxLengthCriteria | EosTokenCriteria)]
+        return cls(eos_ids, max_length, tuple(others), device)
+
+    def cut(self, ids: Sequence[int], tokens: Sequence[int]) -> tuple[int, FinishReason | None]:
+        """Say how many of `tokens`, which follow `ids`, are emitted, and why the text ends there if it does."""
+        for count, token in enumerate(tokens, 1):
+            if token in self.eos_ids:
+                return count, "eos"
+            reason = self._asked([*ids, *tokens[:count]]) if self.criteria else None
+            if reason:
+                return count, reason
+            if len(ids) + count >= self.max_length:
+                return count, "length"
+        return len(tokens), None
+
+    def _asked(self, ids: list[int]) -> FinishReason | None:
+        prefix = torch.tensor([ids], device=self.device)
+        for criterion in self.criteria:
+            if bool(torch.as_tensor(criterion(prefix, None)).all()):
+                return _reason(criterion)
+        return None
+
+
+def _reason(criterion: Any) -> FinishReason:
+    if isinstance(criterion, StopStringCriteria):
+        return "stop_string"
+    return "time" if isinstance(criterion, MaxTimeCriteria) else "criteria"

@@ -1,0 +1,194 @@
+"""What a drafter is, what it sees, and what it is told.
+
+Data goes one way round the step: a drafter sees read-only views of the rows, proposes a tree for each, and hears what
+came of it. It never touches the target's cache, and nothing that it proposes can change the text.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final, Generic, TypeVar, overload
+
+import torch
+from pydantic import BaseModel, ConfigDict
+
+from outrider.draft.tree import DraftTree, TreeBatch
+
+API: Final = (0, 1)
+"""Version of this contract: a plugin of the same major and no later minor version works."""
+
+
+class DrafterOptions(BaseModel):
+    """Base of every drafter's options: unknown names and wrong types are errors, values never change."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+OptionsT = TypeVar("OptionsT", bound=DrafterOptions)
+
+
+class TokenView(Sequence[int]):
+    """The committed token ids of a row, read-only and without a copy; it grows as the row does."""
+
+    __slots__ = ("_ids",)
+
+    def __init__(self, ids: list[int]) -> None:
+        self._ids = ids
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    @overload
+    def __getitem__(self, index: int) -> int: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[int]: ...
+    def __getitem__(self, index: int | slice) -> int | list[int]:
+        return self._ids[index]
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._ids)
+
+
+@dataclass(frozen=True, slots=True)
+class TargetInfo:
+    """What a drafter may know of the target.
+
+    Args:
+        vocab_size: tokens that the target's head scores.
+        hidden_size: width of the target's hidden states.
+        num_layers: number of decoder layers.
+        max_positions: longest context that the target was made for, or None where its config names none.
+        eos_ids: ids that end a text by the model's own generation config.
+        dtype: of the target's weights.
+        device: where the target takes its input.
+        tokenizer: the target's tokenizer, or None.
+    """
+
+    vocab_size: int
+    hidden_size: int
+    num_layers: int
+    max_positions: int | None
+    eos_ids: frozenset[int]
+    dtype: torch.dtype
+    device: torch.device
+    tokenizer: Any
+
+
+@dataclass(frozen=True, slots=True)
+class RowStart:
+    """A row begins.
+
+    Args:
+        row: the row's id, never used again for another row.
+        ids: the prompt; grows with what is committed later.
+        seed: the row's own seed, for drafters that draw.
+    """
+
+    row: int
+    ids: TokenView
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class DraftView:
+    """A row that wants a draft.
+
+    Args:
+        row: the row's id.
+        ids: all committed ids; the last is the root of the tree.
+        max_depth: longest path that the row can still use.
+        max_nodes: most nodes that the target verifies at once.
+    """
+
+    row: int
+    ids: TokenView
+    max_depth: int
+    max_nodes: int
+
+
+@dataclass(frozen=True, slots=True)
+class DraftBatch:
+    """The rows that want a draft in this step, at least one."""
+
+    rows: tuple[DraftView, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a row in one step; the first comes from the prefill, with an empty tree.
+
+    Args:
+        row: the row's id.
+        ids: all committed ids, `tokens` included.
+        tokens: what the step committed, the bonus token last unless a stop cut it off.
+        tree: what the drafter had proposed.
+        path: the accepted nodes of `tree` that were committed, in order.
+    """
+
+    row: int
+    ids: TokenView
+    tokens: tuple[int, ...]
+    tree: DraftTree
+    path: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OutcomeBatch:
+    """What became of every row of a step."""
+
+    rows: tuple[Outcome, ...]
+
+
+class Drafter(ABC, Generic[OptionsT]):
+    """A drafting strategy.
+
+    A subclass sets `name`, `requires_api` and, where it has options, `Options`. One object may serve many rows, at once
+    and one after another; rows are told apart by their ids.
+
+    Args:
+        target: the model that will verify the drafts.
+        options: validated options.
+    """
+
+    name: ClassVar[str]
+    requires_api: ClassVar[tuple[int, int]]
+    Options: ClassVar[type[DrafterOptions]] = DrafterOptions
+
+    def __init__(self, target: TargetInfo, options: OptionsT) -> None:
+        self.target = target
+        self.options = options
+
+    def begin(self, rows: Sequence[RowStart]) -> None:  # noqa: B027  most drafters need no more than propose
+        """Start rows, before their prompt is read."""
+
+    @abstractmethod
+    def propose(self, batch: DraftBatch) -> TreeBatch:
+        """Propose a tree for every row of `batch`, in its order, within each row's `max_depth` and `max_nodes`.
+
+        An empty tree makes a plain step for that row.
+        """
+
+    def observe(self, batch: OutcomeBatch) -> None:  # noqa: B027
+        """Hear what was committed: once after the prefill, then after every step."""
+
+    def truncate(self, row: int, length: int) -> None:  # noqa: B027
+        """Forget what the row holds beyond its first `length` tokens."""
+
+    def end(self, rows: Sequence[int]) -> None:  # noqa: B027
+        """Forget rows, whether they finished or were given up."""
+
+
+class RowDrafter(Drafter[OptionsT]):
+    """A drafter that thinks of one row at a time: write `propose_row` and nothing else."""
+
+    @abstractmethod
+    def propose_row(self, view: DraftView) -> DraftTree:
+        """Propose a tree for one row."""
+
+    def propose(self, batch: DraftBatch) -> TreeBatch:
+        """Ask `propose_row` for every row."""
+        return TreeBatch.pack([self.propose_row(view) for view in batch.rows])
+
+
+# Enough for every published tree; a drafter that wants fewer says so in its own options.
+MAX_NODES: Final = 64

@@ -1,0 +1,171 @@
+"""The Python door: load a target, generate or stream with a drafter picked by name."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import torch
+
+from outrider.decode.detokenizer import Detokenizer
+from outrider.decode.loop import Step, decode
+from outrider.decode.request import read_request
+from outrider.decode.stats import Stats
+from outrider.decode.stopping import FinishReason
+from outrider.draft.guard import Guard
+from outrider.errors import InputError, first_line
+from outrider.plugins.words import DrafterWord, make_drafter
+from outrider.target.model import Target
+
+Prompt = str | Sequence[int] | torch.Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A finished generation.
+
+    Args:
+        text: the new text without special tokens; empty where the target has no tokenizer.
+        token_ids: the new ids only.
+        stats: counts and times.
+        finish_reason: which stop ended the text.
+        seed: the seed that gives this text again.
+        drafter: the drafter's name.
+    """
+
+    text: str
+    token_ids: tuple[int, ...]
+    stats: Stats
+    finish_reason: FinishReason
+    seed: int
+    drafter: str
+
+
+class Stream(Iterator[Step]):
+    """A generation that yields its steps as they come; made by `outrider.stream`.
+
+    `seed`, `drafter` and the `stats` so far can be read at any time. Leaving it early, by `close` or by leaving its `with`
+    block, ends the row.
+    """
+
+    def __init__(self, target: Target, drafter: Guard, ids: Sequence[int], options: Mapping[str, Any]) -> None:
+        request = read_request(target, ids, options)
+        self.seed = request.seed
+        self.drafter = drafter.drafter.name
+        self.stats = Stats()
+        self._steps = decode(target, drafter, request, self.stats)
+        self._pieces = Detokenizer(target.tokenizer)
+        self._tokens: list[int] = []
+        self._texts: list[str] = []
+        self._reason: FinishReason | None = None
+
+    def __next__(self) -> Step:
+        step = next(self._steps)
+        texts = self._pieces.push(step.tokens, last=step.finish_reason is not None)
+        self._tokens.extend(step.tokens)
+        self._texts.extend(texts)
+        self._reason = step.finish_reason
+        return replace(step, texts=texts)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the row; nothing is left behind in the drafter."""
+        self._steps.close()  # type: ignore[attr-defined]
+
+    def result(self) -> Result:
+        """Run to the end and return everything, what was already taken included.
+
+        Raises:
+            InputError: the stream was closed before its end.
+        """
+        for _ in self:
+            pass
+        if self._reason is None:
+            raise InputError("the stream was closed before its end, so there is no result")
+        return Result("".join(self._texts), tuple(self._tokens), self.stats, self._reason, self.seed, self.drafter)
+
+
+def stream(
+    target: Target,
+    prompt: Prompt,
+    drafter: DrafterWord = "ngram",
+    drafter_options: Mapping[str, Any] | None = None,
+    *,
+    chat: bool | None = None,
+    **options: Any,
+) -> Stream:
+    """Generate step by step; the arguments are those of `generate`.
+
+    Every step holds its new `tokens`, `from_draft` for each of them, and `texts`, the text that each completes.
+    """
+    guard = Guard(make_drafter(drafter, drafter_options, target.info))
+    return Stream(target, guard, encode(target, prompt, chat), options)
+
+
+def generate(
+    target: Target,
+    prompt: Prompt,
+    drafter: DrafterWord = "ngram",
+    drafter_options: Mapping[str, Any] | None = None,
+    *,
+    chat: bool | None = None,
+    **options: Any,
+) -> Result:
+    """Generate a text: the target's own, sooner.
+
+    Args:
+        target: from `outrider.load`.
+        prompt: text, or ids as a sequence or a tensor of one row.
+        drafter: a name (`ngram`, `none`, `dist/name`, `path/to/file.py::Class`), vLLM's mapping, or a drafter object.
+        drafter_options: the drafter's own options.
+        chat: put a text prompt into the model's chat template; by default where there is one.
+        **options: those of `generate` of transformers (`max_new_tokens`, `temperature`, `stop_strings`, ...) and `seed`.
+            `temperature=0` is greedy; without a length at most 256 new tokens are made.
+
+    Raises:
+        InputError: a wrong prompt, option, or drafter.
+        DrafterError: the drafter failed or broke its contract.
+    """
+    with stream(target, prompt, drafter, drafter_options, chat=chat, **options) as steps:
+        return steps.result()
+
+
+def encode(target: Target, prompt: Prompt, chat: bool | None = None) -> list[int]:
+    """Return a prompt's ids.
+
+    Raises:
+        InputError: the prompt is empty, or is text and the target has no tokenizer.
+    """
+    if isinstance(prompt, str):
+        return _encode_text(target, prompt, chat)
+    if chat:
+        raise InputError("chat=True needs a text prompt; ids are taken as they are")
+    ids = prompt.tolist() if isinstance(prompt, torch.Tensor) else list(prompt)
+    if len(ids) == 1 and isinstance(ids[0], list):
+        ids = ids[0]
+    if any(isinstance(token, bool) or not isinstance(token, int) for token in ids):
+        raise InputError("the prompt must be a text or the ids of one row, whole numbers all")
+    return ids
+
+
+def _encode_text(target: Target, prompt: str, chat: bool | None) -> list[int]:
+    tokenizer = target.tokenizer
+    if not prompt:
+        raise InputError("the prompt is empty: give at least one character")
+    if tokenizer is None:
+        raise InputError("the model was loaded without a tokenizer, so the prompt must be ids")
+    template = getattr(tokenizer, "chat_template", None)
+    if chat and not template:
+        raise InputError("the model has no chat template; leave chat out, or pass the raw text")
+    try:
+        if chat is False or not template:
+            return list(tokenizer(prompt).input_ids)
+        messages = [{"role": "user", "content": prompt}]
+        text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+    except Exception as error:  # templates are the model's own programs
+        raise InputError(f"the prompt can't be put into ids: {first_line(error)}") from error
+    return list(tokenizer(text, add_special_tokens=False).input_ids)

@@ -1,0 +1,191 @@
+"""The registry: every drafter by name, with where it comes from, and why one that is asked for is not there."""
+
+import importlib.util
+import inspect
+import re
+import warnings
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from typing import Any, Final
+
+from outrider.draft.contract import API, Drafter, DrafterOptions
+from outrider.draft.plain import Plain
+from outrider.errors import InputError, PluginError, UnknownDrafterError, first_line, suggestion
+from outrider.plugins.loader import OWN_DISTRIBUTION, LoadedPlugin, PluginRecord, installed, load_plugins
+
+DrafterClass = type[Drafter[Any]]
+_NAME: Final = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
+
+
+@dataclass(frozen=True, slots=True)
+class DrafterRecord:
+    """A drafter that can be picked by name.
+
+    Args:
+        name: how it is picked.
+        drafter: its class.
+        plugin: name of the plugin that registered it, empty for outrider's own `none`.
+        distribution: the package that brought it.
+        version: of that package.
+    """
+
+    name: str
+    drafter: DrafterClass
+    plugin: str
+    distribution: str
+    version: str
+
+    @property
+    def location(self) -> str:
+        """File and line of the class."""
+        try:
+            return f"{inspect.getsourcefile(self.drafter)}:{inspect.getsourcelines(self.drafter)[1]}"
+        except (OSError, TypeError):
+            return f"{self.drafter.__module__}.{self.drafter.__qualname__}"
+
+    @property
+    def summary(self) -> str:
+        """First line of the class's docstring."""
+        return (inspect.getdoc(self.drafter) or "").partition("\n")[0]
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """Names of its options."""
+        return tuple(self.drafter.Options.model_fields)
+
+
+class Registry:
+    """The drafters of a set of plugins.
+
+    Args:
+        plugins: from the loader, the built-ins first, so that nobody else can take their names.
+        strict: raise at the first plugin that does not work.
+
+    Raises:
+        PluginError: only if `strict`.
+    """
+
+    def __init__(self, plugins: Iterable[LoadedPlugin], *, strict: bool = False) -> None:
+        self.plugins: list[PluginRecord] = []
+        self._drafters = {Plain.name: DrafterRecord(Plain.name, Plain, "", OWN_DISTRIBUTION, "")}
+        self._qualified: dict[str, DrafterRecord] = {}
+        for plugin in plugins:
+            record = self._add(plugin)
+            self.plugins.append(record)
+            if record.status == "failed" and strict:
+                raise PluginError(f"plugin '{record.name}' of {record.origin} failed: {record.detail}")
+
+    def _add(self, plugin: LoadedPlugin) -> PluginRecord:
+        """Let a plugin register its drafters; all of them count, or none."""
+        record = plugin.record
+        found: list[DrafterRecord] = []
+
+        def register(drafter: DrafterClass) -> None:
+            _check_class(drafter)
+            if any(drafter.name == other.name for other in found):
+                raise TypeError(f"two drafters are named '{drafter.name}'")
+            found.append(DrafterRecord(drafter.name, drafter, record.name, record.distribution, record.version))
+
+        try:
+            for implementation in plugin.implementations:
+                implementation.function(**dict.fromkeys(implementation.argnames, register))
+            taken = [self._clash(new) for new in found if new.name in self._drafters]
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # a plugin may raise anything
+            return replace(record, status="failed", detail=first_line(error))
+        self._qualified |= {f"{new.distribution}/{new.name}": new for new in found}
+        self._drafters = {new.name: new for new in found} | self._drafters
+        names = tuple(new.name for new in found)
+        return replace(record, drafters=names, detail="; ".join(taken) or record.detail)
+
+    def _clash(self, new: DrafterRecord) -> str:
+        owner = self._drafters[new.name]
+        return f"name '{new.name}' is taken by {owner.distribution}; pick it as {new.distribution}/{new.name}"
+
+    def drafters(self) -> list[DrafterRecord]:
+        """Return all drafters, by name."""
+        return sorted(self._drafters.values(), key=lambda record: record.name)
+
+    def find(self, name: str) -> DrafterRecord:
+        """Return the drafter that a name, a `dist/name` or a `path/to/file.py::Class` stands for.
+
+        Raises:
+            UnknownDrafterError: with the nearest name and the list, or why the plugin that has it does not work.
+        """
+        if "::" in name:
+            return _from_file(name)
+        record = self._drafters.get(name) or self._qualified.get(name)
+        if record is not None:
+            return record
+        failed = [plugin for plugin in self.plugins if plugin.status == "failed"]
+        for plugin in failed:
+            if name in (plugin.name, f"{plugin.distribution}/{plugin.name}"):
+                raise UnknownDrafterError(
+                    f"drafter '{name}' is provided by {plugin.origin}, which failed to load: {plugin.detail}"
+                )
+        known = [*self._drafters, *self._qualified]
+        text = f"unknown drafter '{name}'.{suggestion(name, known)} Drafters: {', '.join(sorted(self._drafters))}."
+        if failed:
+            text += f" Failed plugins: {', '.join(plugin.name for plugin in failed)} (see `outrider plugins`)."
+        raise UnknownDrafterError(text)
+
+
+@lru_cache(maxsize=1)
+def registry() -> Registry:
+    """Return the drafters of all installed plugins; one that does not work is warned of once."""
+    return _loaded(tuple(installed()))
+
+
+def _loaded(points: tuple[EntryPoint, ...]) -> Registry:
+    found = Registry(load_plugins(points))
+    for plugin in found.plugins:
+        if plugin.detail:
+            state = "failed to load" if plugin.status == "failed" else "is loaded, but"
+            warnings.warn(f"outrider plugin '{plugin.name}' ({plugin.origin}) {state}: {plugin.detail}", stacklevel=3)
+    return found
+
+
+def _check_class(drafter: Any) -> None:
+    """Refuse what is no drafter for this version of the contract.
+
+    Raises:
+        TypeError: with the reason.
+    """
+    if not (isinstance(drafter, type) and issubclass(drafter, Drafter)):
+        raise TypeError(f"{drafter!r} is no subclass of outrider.Drafter")
+    label = drafter.__name__
+    name, api = getattr(drafter, "name", None), getattr(drafter, "requires_api", None)
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise TypeError(f"{label}.name = {name!r}: a drafter's name is lower-case words with hyphens")
+    if not (isinstance(api, tuple) and len(api) == 2 and all(isinstance(part, int) for part in api)):
+        raise TypeError(f"{label}.requires_api = {api!r}: state the API that it was written for, such as {API}")
+    if api[0] != API[0] or api[1] > API[1]:
+        have, want = ".".join(map(str, API)), ".".join(map(str, api))
+        raise TypeError(f"{label} was written for drafter API {want}, and this outrider has {have}")
+    if not issubclass(drafter.Options, DrafterOptions):
+        raise TypeError(f"{label}.Options is no subclass of outrider.DrafterOptions")
+    if inspect.isabstract(drafter):
+        missing = ", ".join(sorted(drafter.__abstractmethods__))
+        raise TypeError(f"{label} does not implement {missing}")
+
+
+def _from_file(word: str) -> DrafterRecord:
+    """Load a drafter that is no package: `path/to/file.py::Class`."""
+    where, _, label = word.partition("::")
+    path = Path(where).expanduser()
+    if not path.is_file() or path.suffix != ".py":
+        raise InputError(f"drafter '{word}': {path} is no Python file")
+    spec = importlib.util.spec_from_file_location(f"outrider_file_{path.stem}", path)
+    try:
+        assert spec is not None and spec.loader is not None  # noqa: S101  a .py file always has both
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        drafter = getattr(module, label)
+        _check_class(drafter)
+    except Exception as error:
+        raise InputError(f"drafter '{word}' can't be loaded: {first_line(error)}") from error
+    return DrafterRecord(drafter.name, drafter, "", str(path), "")

@@ -1,0 +1,1 @@
+"""The target as a black box: prefill, forward, commit, and the masks and caches behind them."""

@@ -1,0 +1,34 @@
+"""Validation errors in one line: what, where, and what would be right."""
+
+from pydantic import BaseModel, ValidationError
+
+from outrider.errors import suggestion
+
+
+def explain(error: ValidationError, model: type[BaseModel], kind: str = "key") -> str:
+    """Put the first fault of a pydantic error into a line.
+
+    Args:
+        error: what pydantic raised.
+        model: what was validated; tells the names that are allowed where the fault is.
+        kind: what a name is called.
+    """
+    fault = error.errors(include_url=False)[0]
+    name = ".".join(map(str, fault["loc"]))
+    if fault["type"] == "extra_forbidden":
+        last = str(fault["loc"][-1])
+        known = _names_beside(model, tuple(map(str, fault["loc"])))
+        return f"unknown {kind} '{name}'.{suggestion(last, known)} Known: {', '.join(known) or 'none'}."
+    message = fault["msg"].removeprefix("Value error, ")
+    if not name:
+        return message
+    return f"{kind} {name} = {fault['input']!r}: {message[:1].lower()}{message[1:]}"
+
+
+def _names_beside(model: type[BaseModel], place: tuple[str, ...]) -> list[str]:
+    """Return the names that are allowed in the table in which `place` lies."""
+    for part in place[:-1]:
+        inner = model.model_fields[part].annotation
+        if isinstance(inner, type) and issubclass(inner, BaseModel):
+            model = inner
+    return sorted(model.model_fields)
