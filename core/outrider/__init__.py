@@ -1,19 +1,19 @@
 """outrider: lossless speculative decoding for Hugging Face models, with drafters that are picked by name.
 
-    import outrider
+import outrider
 
-    target = outrider.load("smollm2")
-    result = outrider.generate(target, "Tell me a story.", drafter="ngram")
-    print(result.text, result.stats.mean_acceptance_length)
+target = outrider.load("smollm2")
+result = outrider.generate(target, "Tell me a story.", drafter="ngram")
+print(result.text, result.stats.mean_acceptance_length)
 """
 
-from outrider.decode.loop import Step
+from outrider.decode.row import Step
 from outrider.decode.stats import Stats
 from outrider.draft.contract import (
     API,
+    DraftBatch,
     Drafter,
     DrafterOptions,
-    DraftBatch,
     DraftView,
     Outcome,
     OutcomeBatch,

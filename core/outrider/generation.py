@@ -7,8 +7,9 @@ from typing import Any, Self
 import torch
 
 from outrider.decode.detokenizer import Detokenizer
-from outrider.decode.loop import Step, decode
+from outrider.decode.loop import decode
 from outrider.decode.request import read_request
+from outrider.decode.row import Step
 from outrider.decode.stats import Stats
 from outrider.decode.stopping import FinishReason
 from outrider.draft.guard import Guard

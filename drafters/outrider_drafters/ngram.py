@@ -95,11 +95,11 @@ class Ngram(RowDrafter[NgramOptions]):
         depth = min(self.options.draft_tokens, view.max_depth)
         chances: dict[tuple[int, ...], float] = {}
         for rank, position in enumerate(match.positions):
-            path: tuple[int, ...] = ()
-            for step, token in enumerate(view.ids[position : position + depth]):
-                path = (*path, token)
-                chance = row.belief.first(match.length, rank) if step == 0 else chance * row.belief.next(match.length + step)
-                chances[path] = max(chance, chances.get(path, 0.0))
+            continuation = tuple(view.ids[position : position + depth])
+            chance = row.belief.first(match.length, rank)
+            for step in range(1, len(continuation) + 1):
+                chances[continuation[:step]] = chance
+                chance *= row.belief.next(match.length + step)
         likely = sorted(chances, key=lambda path: (-chances[path], len(path)))
         room = min(self.options.nodes, view.max_nodes)
         size = best_size([chances[path] for path in likely[:room]])

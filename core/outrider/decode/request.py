@@ -134,7 +134,11 @@ def _settle_length(target: Target, options: dict[str, Any]) -> None:
 def _settle_temperature(options: dict[str, Any]) -> None:
     temperature = options.get("temperature")
     if temperature is not None:
-        if isinstance(temperature, bool) or not isinstance(temperature, int | float) or not 0 <= temperature < float("inf"):
+        if (
+            isinstance(temperature, bool)
+            or not isinstance(temperature, int | float)
+            or not 0 <= temperature < float("inf")
+        ):
             raise InputError(f"temperature = {temperature!r}: must be 0 (greedy) or a positive number")
         if temperature == 0:
             del options["temperature"]

@@ -1,7 +1,10 @@
 """What is counted, each figure with its definition."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from time import perf_counter
+from typing import Any, Literal
 
 
 @dataclass(slots=True)
@@ -34,6 +37,15 @@ class Stats:
     forward_seconds: float = 0.0
     draft_seconds: float = 0.0
 
+    @contextmanager
+    def timing(self, name: Literal["seconds", "prefill_seconds", "forward_seconds", "draft_seconds"]) -> Iterator[None]:
+        """Add the time of a block to a figure."""
+        start = perf_counter()
+        try:
+            yield
+        finally:
+            setattr(self, name, getattr(self, name) + perf_counter() - start)
+
     def count_step(self, drafted: int, accepted: int) -> None:
         """Count a step that proposed `drafted` nodes and emitted `accepted` of them."""
         self.num_steps += 1
@@ -51,7 +63,7 @@ class Stats:
 
     @property
     def mean_acceptance_length_drafted(self) -> float | None:
-        """vLLM's figure: 1 + accepted / steps with a draft."""
+        """VLLM's figure: 1 + accepted / steps with a draft."""
         return 1 + self.num_accepted_draft_tokens / self.num_spec_steps if self.num_spec_steps else None
 
     @property

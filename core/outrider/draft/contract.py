@@ -158,7 +158,7 @@ class Drafter(ABC, Generic[OptionsT]):
         self.target = target
         self.options = options
 
-    def begin(self, rows: Sequence[RowStart]) -> None:  # noqa: B027  most drafters need no more than propose
+    def begin(self, rows: Sequence[RowStart]) -> None:
         """Start rows, before their prompt is read."""
 
     @abstractmethod
@@ -168,13 +168,13 @@ class Drafter(ABC, Generic[OptionsT]):
         An empty tree makes a plain step for that row.
         """
 
-    def observe(self, batch: OutcomeBatch) -> None:  # noqa: B027
+    def observe(self, batch: OutcomeBatch) -> None:
         """Hear what was committed: once after the prefill, then after every step."""
 
-    def truncate(self, row: int, length: int) -> None:  # noqa: B027
+    def truncate(self, row: int, length: int) -> None:
         """Forget what the row holds beyond its first `length` tokens."""
 
-    def end(self, rows: Sequence[int]) -> None:  # noqa: B027
+    def end(self, rows: Sequence[int]) -> None:
         """Forget rows, whether they finished or were given up."""
 
 

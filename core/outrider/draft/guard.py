@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from outrider.draft.contract import Drafter, DraftBatch, OutcomeBatch, RowStart
+from outrider.draft.contract import DraftBatch, Drafter, OutcomeBatch, RowStart
 from outrider.draft.tree import DraftTree, TreeBatch
 from outrider.errors import DrafterError, first_line
 

@@ -62,7 +62,9 @@ class LoadedPlugin:
 def installed() -> list[EntryPoint]:
     """Return the entry points of all installed plugins, the built-ins first."""
     found = entry_points(group=hookspecs.PROJECT)
-    return sorted(found, key=lambda point: (_distribution(point)[0] != OWN_DISTRIBUTION, point.name, _distribution(point)))
+    return sorted(
+        found, key=lambda point: (_distribution(point)[0] != OWN_DISTRIBUTION, point.name, _distribution(point))
+    )
 
 
 def load_plugins(points: Iterable[EntryPoint]) -> list[LoadedPlugin]:
@@ -78,13 +80,13 @@ def _load(manager: pluggy.PluginManager, point: EntryPoint, owners: dict[str, st
     plugin: Any = None
     try:
         if point.name in owners:
-            raise ValueError(f"the plugin name is taken by {owners[point.name]}")  # noqa: TRY301
+            raise ValueError(f"the plugin name is taken by {owners[point.name]}")
         plugin = point.load()
         manager.register(plugin, point.name)
         manager.check_pending()
         implementations = [impl for impl in manager.hook.register_drafters.get_hookimpls() if impl.plugin is plugin]
         if not implementations:
-            raise TypeError("it implements no register_drafters; is the function marked with outrider.hookimpl?")  # noqa: TRY301
+            raise TypeError("it implements no register_drafters; is the function marked with outrider.hookimpl?")
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # a plugin may raise anything on import, SystemExit too

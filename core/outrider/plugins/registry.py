@@ -181,9 +181,8 @@ def _from_file(word: str) -> DrafterRecord:
         raise InputError(f"drafter '{word}': {path} is no Python file")
     spec = importlib.util.spec_from_file_location(f"outrider_file_{path.stem}", path)
     try:
-        assert spec is not None and spec.loader is not None  # noqa: S101  a .py file always has both
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
+        module: Any = importlib.util.module_from_spec(spec) if spec else None
+        spec.loader.exec_module(module)  # type: ignore[union-attr]
         drafter = getattr(module, label)
         _check_class(drafter)
     except Exception as error:

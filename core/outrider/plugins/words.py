@@ -4,11 +4,11 @@ import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from pydantic import ValidationError
 
-from outrider.draft.contract import Drafter, TargetInfo
+from outrider.draft.contract import Drafter, DrafterOptions, TargetInfo
 from outrider.errors import DrafterError, InputError, OutriderError, first_line
 from outrider.plugins.registry import Registry, registry
 from outrider.validation import explain
@@ -80,46 +80,59 @@ def read_mapping(mapping: Mapping[str, Any]) -> DrafterChoice:
     extra = [key for key in mapping if key not in ("name", "options")]
     if extra or not isinstance(mapping.get("name"), str) or not isinstance(mapping.get("options", {}), Mapping):
         wrong = f"unknown key '{extra[0]}'; " if extra else ""
-        raise InputError(f"drafter: {wrong}write name = '...' and options = {{...}} (or method = '...' and vLLM's keys)")
+        raise InputError(
+            f"drafter: {wrong}write name = '...' and options = {{...}} (or method = '...' and vLLM's keys)"
+        )
     return DrafterChoice(mapping["name"], dict(mapping.get("options", {})))
 
 
-def make_drafter(
-    word: DrafterWord, options: Mapping[str, Any] | None, target: TargetInfo, known: Registry | None = None
-) -> Drafter[Any]:
-    """Return the drafter that a caller means, ready to serve the target.
+def choose(
+    word: DrafterWord, options: Mapping[str, Any] | None = None, known: Registry | None = None
+) -> tuple[type[Drafter[Any]], DrafterOptions]:
+    """Return the class that a word, a mapping or a class means, and its validated options.
 
     Args:
-        word: a name in any form, a mapping, a class, or an object, which is used as it is.
+        word: a name in any form, a mapping, or a class.
         options: options beside those in `word`.
-        target: what the drafter will draft for.
         known: where names are looked up; by default among all installed plugins.
 
     Raises:
         UnknownDrafterError: nobody provides it.
         InputError: an unknown option or a bad value.
-        DrafterError: the drafter can't be made.
     """
     given = dict(options or {})
-    if isinstance(word, Drafter):
-        if given:
-            raise InputError(f"drafter '{word.name}' is an object already; its options can't be given again")
-        if word.target.vocab_size != target.vocab_size:
-            raise InputError(f"drafter '{word.name}' was made for another target")
-        return word
     if isinstance(word, type):
         drafter = word
     else:
-        choice = read_word(word) if isinstance(word, str) else read_mapping(word)
+        choice = read_word(word) if isinstance(word, str) else read_mapping(cast("Mapping[str, Any]", word))
         twice = set(given).intersection(choice.options)
         if twice:
             raise InputError(f"option '{min(twice)}' of drafter '{choice.name}' is given twice")
         given = choice.options | given
         drafter = (known or registry()).find(choice.name).drafter
     try:
-        valid = drafter.Options.model_validate(given)
+        return drafter, drafter.Options.model_validate(given)
     except ValidationError as error:
         raise InputError(f"drafter '{drafter.name}': {explain(error, drafter.Options, 'option')}") from error
+
+
+def make_drafter(
+    word: DrafterWord, options: Mapping[str, Any] | None, target: TargetInfo, known: Registry | None = None
+) -> Drafter[Any]:
+    """Return the drafter that a caller means, ready to serve the target; an object is used as it is.
+
+    Raises:
+        UnknownDrafterError: nobody provides it.
+        InputError: an unknown option, a bad value, or an object that was made for another target.
+        DrafterError: the drafter can't be made.
+    """
+    if isinstance(word, Drafter):
+        if options:
+            raise InputError(f"drafter '{word.name}' is an object already; its options can't be given again")
+        if word.target != target:
+            raise InputError(f"drafter '{word.name}' was made for another target")
+        return word
+    drafter, valid = choose(word, options, known)
     try:
         return drafter(target, valid)
     except OutriderError:

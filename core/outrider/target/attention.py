@@ -85,8 +85,10 @@ def build_masks(model: PreTrainedModel, table: PositionTable, cache: Cache) -> M
         kinds = sorted(set(getattr(config, "layer_types", None) or [])) or [config.model_type]
         raise ModelError(f"transformers builds no attention mask for layers of kind {', '.join(kinds)}")
     if config._attn_implementation == "eager":
-        return {kind: _additive(mask, model.dtype) for kind, mask in masks.items()} if isinstance(masks, dict) else (
-            _additive(masks, model.dtype)
+        return (
+            {kind: _additive(mask, model.dtype) for kind, mask in masks.items()}
+            if isinstance(masks, dict)
+            else (_additive(masks, model.dtype))
         )
     result: Masks = masks
     return result

@@ -15,12 +15,16 @@ class RowLayer(DynamicLayer):
     """
 
     def __init__(self, capacity: int = 256) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self._capacity = capacity
         self._buffers: list[torch.Tensor] = []
 
     def update(
-        self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any  # noqa: ARG002
+        self,
+        key_states: torch.Tensor,
+        value_states: torch.Tensor,
+        *args: Any,  # noqa: ARG002
+        **kwargs: Any,  # noqa: ARG002
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Append columns; returns views of all keys and values `[rows, heads, columns, width]`."""
         used = self.get_seq_length()
@@ -83,7 +87,7 @@ class RowCache:
             padded = [[*path, *range(len(path), longest)] for path in paths]
             columns = torch.tensor(padded, device=self.positions.device) + start
             for layer in self.layers.layers:
-                layer.move(columns, start)
+                layer.move(columns, start)  # type: ignore[union-attr]
             self.positions[:, start:end] = self.positions.gather(1, columns)
         self.layers.crop(end - len(self))
         self.positions = self.positions[:, :end]

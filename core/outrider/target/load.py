@@ -61,11 +61,11 @@ def _from_files(name: str, tokenizer: Any, dtype: str | torch.dtype | None, devi
         )
     where = str(path) if path.exists() else name
     try:
-        model = AutoModelForCausalLM.from_pretrained(where, dtype=_dtype(dtype, device))
-        loaded: Any = model.to(device).eval()
+        model: Any = AutoModelForCausalLM.from_pretrained(where, dtype=_dtype(dtype, device))
+        model = model.to(device).eval()
     except (OSError, ValueError, ImportError, RuntimeError, KeyError) as error:
         raise ModelError(f"model '{name}' can't be loaded: {first_line(error)}") from error
-    return Target(loaded, tokenizer if tokenizer is not None else _tokenizer(where))
+    return Target(model, tokenizer if tokenizer is not None else _tokenizer(where))
 
 
 def _tokenizer(where: str) -> Any:

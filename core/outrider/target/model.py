@@ -51,14 +51,14 @@ class Target:
         return logits[:, -1]
 
     @torch.no_grad()
-    def forward(self, cache: RowCache, roots: torch.Tensor, trees: TreeBatch, lengths: torch.Tensor) -> torch.Tensor:
+    def forward(self, cache: RowCache, roots: torch.Tensor, lengths: torch.Tensor, trees: TreeBatch) -> torch.Tensor:
         """Score every row's root and draft tree in one forward.
 
         Args:
             cache: the rows' cache; gets `1 + width` columns, to be settled by `commit`.
             roots: `[rows]` int64, the last committed token of every row.
-            trees: the drafts.
             lengths: `[rows]` int64, how many committed tokens are in the cache: the root's position.
+            trees: the drafts.
 
         Returns:
             `[rows, 1 + width, vocab]` logits, the root's first; padding's are meaningless.

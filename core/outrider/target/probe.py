@@ -61,7 +61,9 @@ def check_supported(target: Target) -> None:
     if not names.positions:
         raise ModelError(f"{kind}.forward takes no position_ids, so the branches of a tree can't share positions")
     if model.training:
-        raise ModelError(f"{kind} is in training mode, where dropout makes every forward differ; call model.eval() first")
+        raise ModelError(
+            f"{kind} is in training mode, where dropout makes every forward differ; call model.eval() first"
+        )
     attention = config.get_text_config()._attn_implementation
     if attention not in MASKED_IMPLEMENTATIONS:
         raise ModelError(
@@ -131,7 +133,7 @@ def _score(target: Target, cache: RowCache, committed: Sequence[int], tree: Draf
     device = target.info.device
     roots = torch.tensor([committed[-1]], device=device)
     lengths = torch.tensor([len(committed) - 1], device=device)
-    return target.forward(cache, roots, TreeBatch.pack([tree]), lengths)[0]
+    return target.forward(cache, roots, lengths, TreeBatch.pack([tree]))[0]
 
 
 @torch.no_grad()

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from transformers import LogitsProcessorList
@@ -50,8 +51,9 @@ class Sampler:
         @torch.no_grad()
         def draw(node: int) -> torch.Tensor:
             path = [tree.tokens[step] for step in tree.path(node)]
-            prefix = torch.cat([committed, torch.tensor([path], dtype=torch.long, device=logits.device)], 1)
-            scores = self.processors(prefix, logits[node + 1 : node + 2].to(torch.float32, copy=True))[0]
+            prefix: Any = torch.cat([committed, torch.tensor([path], dtype=torch.long, device=logits.device)], 1)
+            row: Any = logits[node + 1 : node + 2].to(torch.float32, copy=True)
+            scores = self.processors(prefix, row)[0]
             if self.seed is None:
                 return scores.argmax()
             return gumbel_max(scores, self.seed, len(ids) + depths[node + 1])

@@ -1,0 +1,58 @@
+"""The `outrider` command: its subcommands, and how errors end it."""
+
+import os
+import sys
+from typing import Any
+
+import click
+import typer
+from typer.main import get_command
+
+from outrider.cli import drafters, fetch, generate, plugins
+from outrider.errors import OutriderError
+
+app = typer.Typer(
+    name="outrider",
+    help="Lossless speculative decoding: the model's own text, sooner, with a drafter picked by name.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("generate")(generate.command)
+app.command("drafters")(drafters.command)
+app.command("plugins")(plugins.command)
+app.command("fetch")(fetch.command)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line and exit: 0 fine, 1 a run that failed, 2 bad input, 130 Ctrl-C."""
+    sys.exit(run(sys.argv[1:] if arguments is None else arguments))
+
+
+def run(arguments: list[str]) -> int:
+    """Run the command line and return its exit status; every error is one line on stderr."""
+    command: Any = get_command(app)
+    try:
+        status = command.main(arguments, prog_name="outrider", standalone_mode=False)
+        sys.stdout.flush()
+    except OutriderError as error:
+        return _fail(str(error), error.exit_status)
+    except click.exceptions.NoArgsIsHelpError as error:
+        error.show()
+        return 2
+    except click.ClickException as error:
+        return _fail(error.format_message(), 2)
+    except (KeyboardInterrupt, click.Abort):
+        print("\ninterrupted", file=sys.stderr)  # noqa: T201
+        return 130
+    except BrokenPipeError:
+        # Whoever read us has seen enough; Python would complain when it flushes stdout at the end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    return status if isinstance(status, int) else 0
+
+
+def _fail(message: str, status: int) -> int:
+    print(f"error: {' '.join(message.split())}", file=sys.stderr)  # noqa: T201
+    return status

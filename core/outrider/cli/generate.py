@@ -1,0 +1,136 @@
+"""`outrider generate`: a text from a prompt, drafted tokens coloured, one line of statistics."""
+
+import json
+import os
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from outrider.cli import quiet
+from outrider.config import Config, load_config
+from outrider.decode.stats import Stats
+from outrider.errors import InputError
+from outrider.generation import Result, Stream, stream
+from outrider.plugins.words import DrafterChoice, choose, read_options, read_word
+from outrider.target.load import load
+
+DEFAULT_DRAFTER = "ngram"
+_DRAFTED, _PLAIN = "\x1b[32m", "\x1b[0m"
+
+
+class Colour(StrEnum):
+    """When drafted tokens are coloured."""
+
+    AUTO = "auto"
+    ALWAYS = "always"
+    NEVER = "never"
+
+
+def command(
+    prompt: Annotated[str | None, typer.Option("-p", "--prompt", help="The prompt; - reads it from stdin.")] = None,
+    model: Annotated[str | None, typer.Option("-m", "--model", help="smollm2, a folder, or a Hub id.")] = None,
+    drafter: Annotated[
+        str | None, typer.Option("-d", "--drafter", help="NAME, NAME[key=value,...], dist/name, or file.py::Class.")
+    ] = None,
+    option: Annotated[list[str] | None, typer.Option("-o", "--option", help="The drafter's key=value.")] = None,
+    config: Annotated[Path | None, typer.Option(help="TOML file; flags override it.")] = None,
+    max_new_tokens: Annotated[int | None, typer.Option(help="Most new tokens (256).")] = None,
+    temperature: Annotated[float | None, typer.Option(help="0 is greedy.")] = None,
+    top_k: Annotated[int | None, typer.Option(help="Sample from the k likeliest tokens; 0 from all.")] = None,
+    top_p: Annotated[float | None, typer.Option(help="Sample from the likeliest tokens of this mass.")] = None,
+    seed: Annotated[int | None, typer.Option(help="The same seed gives the same text, whatever the drafter.")] = None,
+    chat: Annotated[bool | None, typer.Option("--chat/--raw", help="Use the chat template, or the bare text.")] = None,
+    dtype: Annotated[str | None, typer.Option(help="float32, bfloat16, ..., or auto.")] = None,
+    device: Annotated[str | None, typer.Option(help="Such as cpu or cuda:0.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    color: Annotated[Colour, typer.Option(help="Colour accepted draft tokens.")] = Colour.AUTO,
+) -> None:
+    """Generate a text: the model's own, sooner."""
+    file = load_config(config) if config else Config()
+    flags = {
+        "max_new_tokens": max_new_tokens,
+        "temperature": temperature,
+        "top_k": top_k,
+        "top_p": top_p,
+        "seed": seed,
+        "chat": chat,
+    }
+    options = file.generation.model_dump() | {name: value for name, value in flags.items() if value is not None}
+    options = {name: value for name, value in options.items() if value is not None}
+    name = model or file.target.model
+    if name is None:
+        raise InputError("which model? -m smollm2, a folder, or a Hub id")
+    text = _read_prompt(prompt)
+    choice = _choose_drafter(drafter, option or [], file)
+    with quiet():
+        choose(choice.name, choice.options)  # a wrong drafter is found before a model is loaded for it
+        target = load(name, dtype=dtype or file.target.dtype, device=device or file.target.device)
+        with stream(target, text, choice.name, choice.options, **options) as steps:
+            if as_json:
+                typer.echo(json.dumps(_as_dict(steps.result())))
+                return
+            _print_steps(steps, color)
+            typer.echo(summary(steps.stats, steps.drafter), err=True)
+
+
+def _read_prompt(prompt: str | None) -> str:
+    if prompt is None:
+        raise InputError("which prompt? -p TEXT, or -p - to read it from stdin")
+    if prompt != "-":
+        return prompt
+    try:
+        return sys.stdin.read()
+    except UnicodeDecodeError as error:
+        raise InputError(f"the prompt on stdin is no UTF-8 text: {error}") from error
+
+
+def _choose_drafter(word: str | None, pairs: list[str], file: Config) -> DrafterChoice:
+    """Take the drafter of the flags, else of the file; -o goes over the options of either."""
+    extra = read_options(pairs)
+    listed = file.drafter_choice
+    choice = read_word(word) if word else listed or DrafterChoice(DEFAULT_DRAFTER)
+    if listed and listed.name == choice.name:
+        choice = DrafterChoice(choice.name, listed.options | choice.options)
+    return DrafterChoice(choice.name, choice.options | extra)
+
+
+def _print_steps(steps: Stream, color: Colour) -> None:
+    coloured = color is Colour.ALWAYS or (color is Colour.AUTO and _terminal_takes_colour())
+    for step in steps:
+        for text, drafted in zip(step.texts, step.from_draft, strict=True):
+            sys.stdout.write(f"{_DRAFTED}{text}{_PLAIN}" if coloured and drafted and text else text)
+        sys.stdout.flush()
+    sys.stdout.write("\n")
+    sys.stdout.flush()
+
+
+def _terminal_takes_colour() -> bool:
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def summary(stats: Stats, drafter: str) -> str:
+    """Put the statistics into a line."""
+    rate, length = stats.draft_acceptance_rate, stats.mean_acceptance_length
+    parts = [
+        f"{stats.num_tokens} tokens in {stats.seconds:.2f} s ({stats.tokens_per_second or 0:.1f} tokens/s)",
+        f"drafter {drafter}",
+        f"{length:.2f} tokens a step" if length is not None else "no step",
+        f"{stats.num_accepted_draft_tokens} of {stats.num_draft_tokens} drafted accepted"
+        if rate is not None
+        else "no draft",
+    ]
+    return " · ".join(parts)
+
+
+def _as_dict(result: Result) -> dict[str, Any]:
+    return {
+        "text": result.text,
+        "token_ids": list(result.token_ids),
+        "finish_reason": result.finish_reason,
+        "drafter": result.drafter,
+        "seed": result.seed,
+        "stats": result.stats.as_dict(),
+    }
