@@ -27,14 +27,14 @@ app.command("fetch")(fetch.command)
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and exit: 0 fine, 1 a run that failed, 2 bad input, 130 Ctrl-C."""
-    sys.exit(run(sys.argv[1:] if arguments is None else arguments))
+    sys.exit(run_app(app, sys.argv[1:] if arguments is None else arguments, "outrider"))
 
 
-def run(arguments: list[str]) -> int:
-    """Run the command line and return its exit status; every error is one line on stderr."""
-    command: Any = get_command(app)
+def run_app(application: typer.Typer, arguments: list[str], name: str) -> int:
+    """Run a command line and return its exit status; every error is one line on stderr."""
+    command: Any = get_command(application)
     try:
-        status = command.main(arguments, prog_name="outrider", standalone_mode=False)
+        status = command.main(arguments, prog_name=name, standalone_mode=False)
         sys.stdout.flush()
     except OutriderError as error:
         return _fail(str(error), error.exit_status)

@@ -1,0 +1,59 @@
+"""`python -m outrider.compare demo|bench`: what `make demo` and `make bench` run."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from outrider.cli import quiet
+from outrider.cli.app import run_app
+from outrider.compare import bench as benchmark
+from outrider.compare import demo as demonstration
+from outrider.compare.prompts import BUILTIN, read_prompts
+from outrider.errors import InputError
+from outrider.target.load import load
+
+app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
+
+Model = Annotated[str, typer.Option("-m", "--model", help="smollm2, a folder, or a Hub id.")]
+Tokens = Annotated[int, typer.Option(help="Length of every text.", min=2)]
+
+
+@app.command()
+def demo(
+    model: Model = "smollm2",
+    drafter: Annotated[str, typer.Option("-d", "--drafter", help="Compared with plain decoding.")] = "ngram",
+    dtype: Annotated[str | None, typer.Option(help="float32, bfloat16, ..., or auto.")] = None,
+    prompts: Annotated[Path | None, typer.Option(help="JSONL file of prompts in place of the three built in.")] = None,
+    rounds: Annotated[int, typer.Option(help="Interleaved repetitions.", min=1)] = 5,
+    max_new_tokens: Tokens = 128,
+) -> int:
+    """Plain decoding beside a drafter; exits with 1 where a text differs from `model.generate`'s."""
+    chosen = read_prompts(prompts) if prompts else BUILTIN
+    with quiet():
+        target = load(model, dtype=dtype)
+        same = demonstration.demo(target, drafter, chosen, rounds=rounds, max_new_tokens=max_new_tokens)
+    return 0 if same else 1
+
+
+@app.command()
+def bench(
+    model: Model = "smollm2",
+    dtype: Annotated[list[str] | None, typer.Option(help="May be given several times.")] = None,
+    pairs: Annotated[int, typer.Option(help="Interleaved pairs of each comparison.", min=1)] = 12,
+    max_new_tokens: Tokens = 128,
+    record: Annotated[Path | None, typer.Option(help="Folder for the runs, to go on after an interruption.")] = None,
+) -> None:
+    """Speed against transformers' own loop and prompt lookup."""
+    if record is not None and record.exists() and not record.is_dir():
+        raise InputError(f"--record {record}: not a folder")
+    for name in dtype or ["float32", "bfloat16"]:
+        with quiet():
+            target = load(model, dtype=name)
+            for line in benchmark.bench(target, pairs=pairs, max_new_tokens=max_new_tokens, record=record):
+                typer.echo(line)
+
+
+if __name__ == "__main__":
+    sys.exit(run_app(app, sys.argv[1:], "outrider.compare"))
