@@ -1,0 +1,147 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import outrider
+from outrider.plugins.words import DrafterChoice, make_drafter, read_mapping, read_options, read_word
+from support import Scripted, prompt_of, tiny_target
+
+FILE = """
+import outrider
+
+class Repeat(outrider.RowDrafter):
+    '''Proposes the last token again.'''
+
+    name = "repeat"
+    requires_api = (0, 1)
+
+    def propose_row(self, view):
+        return outrider.DraftTree.chain([view.ids[-1]] * min(2, view.max_depth))
+
+class Nameless(outrider.RowDrafter):
+    requires_api = (0, 1)
+
+    def propose_row(self, view):
+        return outrider.DraftTree()
+"""
+
+
+@pytest.mark.parametrize(
+    ("word", "choice"),
+    [
+        ("ngram", DrafterChoice("ngram")),
+        (" ngram[max_n=4] ", DrafterChoice("ngram", {"max_n": 4})),
+        ("ngram[max_n=4, min_n=2]", DrafterChoice("ngram", {"max_n": 4, "min_n": 2})),
+        ("dist/name[a=x,b=1.5,c=true,d='q']", DrafterChoice("dist/name", {"a": "x", "b": 1.5, "c": True, "d": "q"})),
+        ("ngram[]", DrafterChoice("ngram")),
+        ("dir/file.py::Class[heads=a/b]", DrafterChoice("dir/file.py::Class", {"heads": "a/b"})),
+    ],
+)
+def test_words(word: str, choice: DrafterChoice) -> None:
+    assert read_word(word) == choice
+
+
+@pytest.mark.parametrize("word", ["", "ngram[max_n=4", "ngram]", "ngram[max_n]", "ngram[=4]", "ngram[a=1,a=2]"])
+def test_malformed_words(word: str) -> None:
+    with pytest.raises(outrider.InputError):
+        read_word(word)
+
+
+def test_options_given_twice_are_refused() -> None:
+    with pytest.raises(outrider.InputError, match="'a' is given twice"):
+        read_options(["a=1", "a=2"])
+    with pytest.raises(outrider.InputError, match="option 'max_n' of drafter 'ngram' is given twice"):
+        outrider.generate(tiny_target(), [1], "ngram[max_n=3]", {"max_n": 4})
+
+
+def test_vllm_s_shape_is_an_alias() -> None:
+    mapping = {"method": "ngram", "num_speculative_tokens": 4, "prompt_lookup_min": 2, "prompt_lookup_max": 5}
+    assert read_mapping(mapping) == DrafterChoice("ngram", {"draft_tokens": 4, "min_n": 2, "max_n": 5})
+    assert read_mapping({"method": "draft_model", "model": "x"}) == DrafterChoice("draft-model", {"model": "x"})
+    assert read_mapping({"name": "ngram", "options": {"max_n": 3}}) == DrafterChoice("ngram", {"max_n": 3})
+    result = outrider.generate(tiny_target(0, 0.1), prompt_of(9), mapping, max_new_tokens=20)
+    assert result.drafter == "ngram"
+    assert len(result.stats.acceptance_histogram) <= 5
+
+
+@pytest.mark.parametrize("mapping", [{}, {"name": 3}, {"name": "ngram", "max_n": 3}, {"name": "ngram", "options": 3}])
+def test_other_mappings_are_refused(mapping: dict[str, Any]) -> None:
+    with pytest.raises(outrider.InputError, match="write name ="):
+        read_mapping(mapping)
+
+
+def test_an_unknown_drafter_gets_the_nearest_and_the_list() -> None:
+    with pytest.raises(
+        outrider.UnknownDrafterError, match=r"unknown drafter 'ngrm'. Did you mean 'ngram'\? Drafters: .*none"
+    ):
+        outrider.generate(tiny_target(), [1], "ngrm")
+    with pytest.raises(outrider.UnknownDrafterError, match=r"unknown drafter 'promt_lookup'.* Drafters: .*ngram"):
+        outrider.generate(tiny_target(), [1], "promt_lookup")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"draft_tokenss": 4},
+            r"unknown option 'draft_tokenss'. Did you mean 'draft_tokens'\? Known: branching, draft_tokens",
+        ),
+        ({"draft_tokens": 0}, r"option draft_tokens = 0: .*greater than or equal to 1"),
+        ({"draft_tokens": -1}, r"option draft_tokens = -1"),
+        ({"draft_tokens": 2.5}, r"option draft_tokens = 2.5"),
+        ({"draft_tokens": "5"}, r"option draft_tokens = '5'"),
+        ({"draft_tokens": None}, r"option draft_tokens = None"),
+        ({"draft_tokens": True}, r"option draft_tokens = True"),
+        ({"min_n": 5, "max_n": 2}, r"min_n = 5 is more than max_n = 2"),
+        ({"branching": 0}, r"option branching = 0"),
+        ({"nodes": 0}, r"option nodes = 0"),
+    ],
+)
+def test_a_bad_option_gets_its_name_and_what_is_allowed(options: dict[str, Any], message: str) -> None:
+    """Case 30."""
+    with pytest.raises(outrider.InputError, match=f"drafter 'ngram': .*{message}") as error:
+        outrider.generate(tiny_target(), [1], "ngram", options)
+    assert "\n" not in str(error.value)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    (tmp_path / "mine.py").write_text(FILE)
+    return tmp_path / "mine.py"
+
+
+def test_a_class_in_a_file_is_a_drafter(file: Path) -> None:
+    target = tiny_target(1, 0.1)
+    result = outrider.generate(target, prompt_of(6), f"{file}::Repeat", max_new_tokens=30)
+    assert result.drafter == "repeat"
+    assert result.token_ids == outrider.generate(target, prompt_of(6), "none", max_new_tokens=30).token_ids
+    assert result.stats.num_draft_tokens > 0
+
+
+@pytest.mark.parametrize(
+    ("class_name", "message"),
+    [("Missing", "no attribute 'Missing'"), ("Nameless", "name = None"), ("outrider", "no subclass")],
+)
+def test_a_class_that_is_no_drafter_is_named(file: Path, class_name: str, message: str) -> None:
+    with pytest.raises(outrider.InputError, match=f"can't be loaded: .*{message}"):
+        outrider.generate(tiny_target(), [1], f"{file}::{class_name}")
+
+
+def test_a_missing_or_broken_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(outrider.InputError, match="is no Python file"):
+        outrider.generate(tiny_target(), [1], f"{tmp_path}/none.py::Class")
+    (tmp_path / "broken.py").write_text("def")
+    with pytest.raises(outrider.InputError, match="SyntaxError"):
+        outrider.generate(tiny_target(), [1], f"{tmp_path}/broken.py::Class")
+
+
+def test_a_drafter_whose_constructor_raises_is_named() -> None:
+    class Raises(Scripted):
+        name = "raises"
+
+        def __init__(self, *_: Any) -> None:
+            raise RuntimeError("no weights")
+
+    with pytest.raises(outrider.DrafterError, match="drafter 'raises' can't be made: RuntimeError: no weights"):
+        make_drafter(Raises, None, tiny_target().info)

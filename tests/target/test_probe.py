@@ -1,0 +1,111 @@
+from typing import Any
+
+import pytest
+import torch
+import transformers
+
+import outrider
+from outrider import Target
+from outrider.target.probe import probe
+from support import VOCAB, tiny_model
+
+SHAPE: dict[str, Any] = {"vocab_size": VOCAB, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+def test_a_good_model_passes(dtype: torch.dtype) -> None:
+    result = probe(Target(tiny_model(0, dtype=dtype)))
+    assert (result.error is None) == (dtype is torch.bfloat16)
+    assert result.error is None or result.error < 1e-5
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_leak_between_branches_is_found(monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype) -> None:
+    """Every node sees every earlier one: wrong, and in half precision only the swap test can tell."""
+    monkeypatch.setattr(
+        "outrider.draft.tree.TreeBatch.ancestors",
+        lambda self: torch.ones(1, self.width + 1, self.width + 1, dtype=torch.bool).tril(),
+    )
+    with pytest.raises(outrider.ModelError, match="can't be verified exactly"):
+        probe(Target(tiny_model(0, dtype=dtype)))
+
+
+def test_a_stale_row_after_a_commit_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("outrider.target.cache.RowLayer.move", lambda self, columns, start: None)
+    with pytest.raises(outrider.ModelError, match="can't be verified exactly"):
+        probe(Target(tiny_model(0)))
+
+
+def test_positions_by_node_index_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    original = Target._call
+
+    def shifted(self: Any, cache: Any, ids: Any, positions: Any, masks: Any, **rest: Any) -> Any:
+        return original(self, cache, ids, positions.amin(1, keepdim=True) + torch.arange(ids.shape[1]), masks, **rest)
+
+    monkeypatch.setattr(Target, "_call", shifted)
+    with pytest.raises(outrider.ModelError, match="can't be verified exactly"):
+        probe(Target(tiny_model(0)))
+
+
+def test_rows_that_depend_on_each_other_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As per-tensor dynamic quantisation does: a scale taken over all rows of the forward."""
+    model = tiny_model(0, dtype=torch.bfloat16)
+    original = model.lm_head.forward
+    model.lm_head.forward = lambda hidden: original(hidden * (1 + hidden.abs().max() / 100))
+    with pytest.raises(outrider.ModelError, match="tokens that are not its ancestors"):
+        probe(Target(model))
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda: transformers.BloomForCausalLM(transformers.BloomConfig(**_bloom())), "BloomForCausalLM"),
+        (lambda: transformers.MptForCausalLM(transformers.MptConfig(**_mpt())), "no position_ids"),
+        (lambda: transformers.GPTNeoForCausalLM(transformers.GPTNeoConfig(**_gpt_neo())), "GPTNeoForCausalLM"),
+        (lambda: transformers.T5ForConditionalGeneration(transformers.T5Config(**_t5())), "encoder-decoder"),
+        (lambda: transformers.MambaForCausalLM(transformers.MambaConfig(**_mamba())), "MambaForCausalLM"),
+        (lambda: tiny_model(0).train(), "model.eval"),
+    ],
+    ids=["alibi", "no positions", "own causal buffer", "encoder-decoder", "recurrent", "training"],
+)
+def test_what_cannot_be_verified_is_refused_with_its_reason(build: Any, message: str) -> None:
+    model = build()
+    if not model.training or message != "model.eval":
+        model = model.eval()
+    with pytest.raises(outrider.ModelError, match=message):
+        outrider.load(model)
+
+
+def test_attention_that_takes_no_mask_is_refused() -> None:
+    model = tiny_model(0)
+    model.config._attn_implementation_internal = "flash_attention_2"
+    with pytest.raises(outrider.ModelError, match="flash_attention_2.*attn_implementation='sdpa' or 'eager'"):
+        outrider.load(model)
+
+
+def test_the_probe_draws_nothing_from_the_global_generator() -> None:
+    torch.manual_seed(5)
+    before = torch.get_rng_state()
+    probe(Target(tiny_model(0)))
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def _bloom() -> dict[str, Any]:
+    return {"vocab_size": VOCAB, "hidden_size": 32, "n_layer": 2, "n_head": 4}
+
+
+def _mpt() -> dict[str, Any]:
+    return {"vocab_size": VOCAB, "d_model": 32, "n_layers": 2, "n_heads": 4, "max_seq_len": 64}
+
+
+def _gpt_neo() -> dict[str, Any]:
+    kinds = [[["global", "local"], 1]]
+    return {"vocab_size": VOCAB, "hidden_size": 32, "num_layers": 2, "num_heads": 4, "attention_types": kinds}
+
+
+def _t5() -> dict[str, Any]:
+    return {"vocab_size": VOCAB, "d_model": 32, "num_layers": 2, "num_heads": 4, "d_kv": 8, "d_ff": 64}
+
+
+def _mamba() -> dict[str, Any]:
+    return {"vocab_size": VOCAB, "hidden_size": 32, "num_hidden_layers": 2, "state_size": 8}

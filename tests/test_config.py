@@ -1,0 +1,84 @@
+from pathlib import Path
+
+import pytest
+
+import outrider
+from outrider.config import load_config
+from outrider.plugins.words import DrafterChoice
+
+GOOD = """
+[target]
+model = "smollm2"
+dtype = "float32"
+
+[drafter]
+name = "ngram"
+
+[drafter.options]
+max_n = 3
+
+[generation]
+max_new_tokens = 20
+temperature = 0
+seed = 5
+"""
+
+
+def _write(tmp_path: Path, text: str) -> Path:
+    (tmp_path / "outrider.toml").write_text(text)
+    return tmp_path / "outrider.toml"
+
+
+def test_a_whole_file(tmp_path: Path) -> None:
+    config = load_config(_write(tmp_path, GOOD))
+    assert config.target.model == "smollm2"
+    assert config.drafter_choice == DrafterChoice("ngram", {"max_n": 3})
+    assert config.generation.max_new_tokens == 20
+    assert config.generation.temperature == 0
+
+
+def test_everything_may_be_left_out(tmp_path: Path) -> None:
+    config = load_config(_write(tmp_path, ""))
+    assert config.drafter_choice is None
+    assert config.target.model is None
+
+
+def test_vllm_s_shape_is_accepted(tmp_path: Path) -> None:
+    config = load_config(_write(tmp_path, '[drafter]\nmethod = "ngram"\nnum_speculative_tokens = 4\n'))
+    assert config.drafter_choice == DrafterChoice("ngram", {"draft_tokens": 4})
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "message"),
+    [
+        ('[target]\nmodel = "x\n', 2, 'in `model = "x`'),
+        ("[generation]\ntemperature = 0\ntemperature = 1\n", 3, "temperature"),
+        ("[generation\n", 1, "in `[generation`"),
+        (
+            "[generation]\nseed = 1\nmax_new_token = 3\n",
+            3,
+            "key 'generation.max_new_token'. Did you mean 'max_new_tokens'",
+        ),
+        ("\n[drafters]\n", 2, "unknown key 'drafters'. Did you mean 'drafter'"),
+        ("[target]\n\ndtype = 3\n", 3, "key target.dtype = 3"),
+        ('[generation]\nmax_new_tokens = "many"\n', 2, "key generation.max_new_tokens = 'many'"),
+        ('[drafter]\nname = "ngram"\nmax_n = 3\n', 1, "unknown key 'max_n'"),
+        ("drafter = 3\n", 1, "key drafter = 3"),
+    ],
+)
+def test_a_broken_file_is_told_by_line_and_key(tmp_path: Path, text: str, line: int, message: str) -> None:
+    with pytest.raises(outrider.ConfigError) as error:
+        load_config(_write(tmp_path, text))
+    assert f"outrider.toml:{line}: " in str(error.value)
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    with pytest.raises(outrider.ConfigError, match=r"none.toml can't be read"):
+        load_config(tmp_path / "none.toml")
+    with pytest.raises(outrider.ConfigError, match="can't be read"):
+        load_config(tmp_path)
+    (tmp_path / "latin.toml").write_bytes(b'[target]\nmodel = "\xe9"\n')
+    with pytest.raises(outrider.ConfigError, match="can't be read"):
+        load_config(tmp_path / "latin.toml")
