@@ -22,7 +22,7 @@ from outrider import (
 )
 from outrider.draft.cost import best_size
 from outrider_drafters.ngram_belief import MatchBelief
-from outrider_drafters.ngram_index import NgramIndex
+from outrider_drafters.ngram_index import NgramIndex, continuation
 
 
 class NgramOptions(DrafterOptions):
@@ -95,10 +95,10 @@ class Ngram(RowDrafter[NgramOptions]):
         depth = min(self.options.draft_tokens, view.max_depth)
         chances: dict[tuple[int, ...], float] = {}
         for rank, position in enumerate(match.positions):
-            continuation = tuple(view.ids[position : position + depth])
+            path = continuation(view.ids, position, depth)
             chance = row.belief.first(match.length, rank)
-            for step in range(1, len(continuation) + 1):
-                chances[continuation[:step]] = chance
+            for step in range(1, depth + 1):
+                chances[path[:step]] = chance
                 chance *= row.belief.next(match.length + step)
         likely = sorted(chances, key=lambda path: (-chances[path], len(path)))
         room = min(self.options.nodes, view.max_nodes)

@@ -25,6 +25,15 @@ class Match:
         return next((rank for rank, position in enumerate(self.positions) if ids[position] == token), None)
 
 
+def continuation(ids: Sequence[int], position: int, count: int) -> tuple[int, ...]:
+    """Return what follows from `position` on.
+
+    Past the end the copy goes on with itself, as in LZ77, so that a text that repeats itself is foreseen beyond one period.
+    """
+    known = ids[position : position + count]
+    return tuple(known[step % len(known)] for step in range(count))
+
+
 class NgramIndex:
     """Where every n-gram was followed by what, for min_n <= n <= max_n.
 

@@ -4,7 +4,7 @@ from outrider.draft.cost import best_size, typical_cost
 
 
 def test_a_hopeless_draft_is_not_worth_a_node() -> None:
-    assert best_size([0.1] * 10) == 0
+    assert best_size([0.05] * 40) == 0
     assert best_size([]) == 0
 
 

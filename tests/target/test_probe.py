@@ -100,7 +100,14 @@ def _mpt() -> dict[str, Any]:
 
 def _gpt_neo() -> dict[str, Any]:
     kinds = [[["global", "local"], 1]]
-    return {"vocab_size": VOCAB, "hidden_size": 32, "num_layers": 2, "num_heads": 4, "attention_types": kinds}
+    return {
+        "vocab_size": VOCAB,
+        "hidden_size": 32,
+        "num_layers": 2,
+        "num_heads": 4,
+        "attention_types": kinds,
+        "window_size": 16,
+    }
 
 
 def _t5() -> dict[str, Any]:

@@ -2,9 +2,8 @@
 
 import os
 import sys
-from typing import Any
+from typing import Any, Final
 
-import click
 import typer
 from typer.main import get_command
 
@@ -14,11 +13,13 @@ from outrider.errors import OutriderError
 app = typer.Typer(
     name="outrider",
     help="Lossless speculative decoding: the model's own text, sooner, with a drafter picked by name.",
-    no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+# typer brings a click of its own, or uses the installed one, by its version; its public names lead to the right base.
+_UsageError: Final[Any] = next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")
+
 app.command("generate")(generate.command)
 app.command("drafters")(drafters.command)
 app.command("plugins")(plugins.command)
@@ -34,22 +35,21 @@ def run_app(application: typer.Typer, arguments: list[str], name: str) -> int:
     """Run a command line and return its exit status; every error is one line on stderr."""
     command: Any = get_command(application)
     try:
-        status = command.main(arguments, prog_name=name, standalone_mode=False)
+        status = command.main(arguments or ["--help"], prog_name=name, standalone_mode=False)
         sys.stdout.flush()
     except OutriderError as error:
         return _fail(str(error), error.exit_status)
-    except click.exceptions.NoArgsIsHelpError as error:
-        error.show()
-        return 2
-    except click.ClickException as error:
+    except _UsageError as error:
         return _fail(error.format_message(), 2)
-    except (KeyboardInterrupt, click.Abort):
+    except (KeyboardInterrupt, typer.Abort):
         print("\ninterrupted", file=sys.stderr)  # noqa: T201
         return 130
     except BrokenPipeError:
         # Whoever read us has seen enough; Python would complain when it flushes stdout at the end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    if not arguments:
+        return 2
     return status if isinstance(status, int) else 0
 
 

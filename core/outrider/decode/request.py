@@ -77,6 +77,7 @@ def read_request(target: Target, ids: Sequence[int], options: Mapping[str, Any])
     _check_ids(target, ids)
     _check_names(chosen)
     _settle_length(target, chosen)
+    _check_filters(chosen)
     _settle_temperature(chosen)
     prompt = torch.tensor([[*ids]], device=target.info.device)
     stop_strings = chosen.pop("stop_strings", None)
@@ -129,6 +130,17 @@ def _settle_length(target: Target, options: dict[str, Any]) -> None:
     lengths = [getattr(config, name, None) for config in configs for name in ("max_new_tokens", "max_length")]
     if new is None and options.get("max_length") is None and not any(lengths):
         options["max_new_tokens"] = DEFAULT_NEW_TOKENS
+
+
+def _check_filters(options: Mapping[str, Any]) -> None:
+    """Refuse values outside a filter's range, which `generate` reads as no filter at all."""
+    top_k = options.get("top_k")
+    if top_k is not None and (isinstance(top_k, bool) or not isinstance(top_k, int) or top_k < 0):
+        raise InputError(f"top_k = {top_k!r}: must be a whole number, 0 for no limit")
+    for name in ("top_p", "min_p", "typical_p"):
+        share = options.get(name)
+        if share is not None and (isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share <= 1):
+            raise InputError(f"{name} = {share!r}: must be a number from 0 to 1")
 
 
 def _settle_temperature(options: dict[str, Any]) -> None:

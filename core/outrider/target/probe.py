@@ -27,7 +27,8 @@ _PATH: Final = (1, 3)
 _SWAPS: Final = ((0, 2, 4), (1, 5), (2,))
 _STEPS: Final = 2
 _CONTEXT: Final = 9
-_WINDOW_TO_CROSS: Final = 256
+_WINDOW_NAMES: Final = ("sliding_window", "attention_chunk_size", "window_size")
+_WINDOW_TO_CROSS: Final = 512
 _TOLERANCE: Final = {torch.float64: 1e-9, torch.float32: 2e-4}
 
 
@@ -112,9 +113,10 @@ def _probe(target: Target) -> ProbeResult:
 
 
 def _context_length(config: Any) -> int:
-    windows = [getattr(config, name, None) for name in ("sliding_window", "attention_chunk_size")]
-    longest = max([window for window in windows if window and window <= _WINDOW_TO_CROSS], default=0)
-    return max(_CONTEXT, int(longest) + 3)
+    """Choose a context that passes the config's windows, where they are short enough to pass."""
+    windows = [getattr(config, name, None) for name in _WINDOW_NAMES]
+    short = [window for window in windows if isinstance(window, int) and 0 < window <= _WINDOW_TO_CROSS]
+    return max(_CONTEXT, max(short, default=0) + 3)
 
 
 def _apart(tokens: Sequence[int], vocab: int) -> DraftTree:

@@ -1,0 +1,237 @@
+"""The command line on a tiny model, in this process: what is printed, and how bad input ends."""
+
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import outrider
+from outrider.cli.app import app, run_app
+from support import char_tokenizer, plain_loop, tiny_model
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture(scope="module")
+def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("model")
+    tiny_model(3, 0.1).save_pretrained(folder)
+    char_tokenizer().save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    def call(*arguments: str) -> tuple[int, str, str]:
+        status = run_app(app, list(arguments), "outrider")
+        found = capsys.readouterr()
+        return status, found.out, found.err
+
+    return call
+
+
+@pytest.fixture
+def generate(run: Run, model_folder: Path) -> Run:
+    def call(*arguments: str) -> tuple[int, str, str]:
+        fixed = ["generate", "-m", str(model_folder), "--dtype", "float64", "--max-new-tokens", "40"]
+        return run(*fixed, *arguments)
+
+    return call
+
+
+def test_text_on_stdout_and_one_line_of_statistics_on_stderr(generate: Run, model_folder: Path) -> None:
+    status, out, err = generate("-p", "hello", "-d", "ngram")
+    tokenizer = char_tokenizer()
+    model = outrider.load(model_folder, dtype="float64").model
+    assert status == 0
+    assert out == tokenizer.decode(plain_loop(model, tokenizer("hello").input_ids, 40)) + "\n"
+    assert len(err.splitlines()) == 1
+    for part in ("40 tokens in", "tokens/s", "drafter ngram", "tokens a step", "drafted accepted"):
+        assert part in err
+
+
+def test_json_is_one_object_with_everything(generate: Run) -> None:
+    status, out, err = generate("-p", "hello", "-d", "ngram", "--json", "--seed", "4")
+    found = json.loads(out)
+    assert status == 0
+    assert err == ""
+    assert {"text", "token_ids", "finish_reason", "drafter", "seed", "stats"} <= found.keys()
+    assert (found["drafter"], found["seed"], found["finish_reason"]) == ("ngram", 4, "length")
+    assert len(found["token_ids"]) == found["stats"]["num_tokens"] == 40
+    assert found["text"] == char_tokenizer().decode(found["token_ids"])
+    named = {"mean_acceptance_length", "draft_acceptance_rate", "num_spec_steps", "num_draft_tokens", "num_tokens"}
+    named |= {"num_accepted_draft_tokens", "acceptance_histogram", "seconds", "tokens_per_second"}
+    assert named <= found["stats"].keys()
+
+
+@pytest.mark.parametrize(
+    "sampling", [[], ["--temperature", "1"], ["--temperature", "0.7", "--top-k", "9", "--top-p", "0.9"]]
+)
+def test_the_same_ids_with_and_without_a_drafter(generate: Run, sampling: list[str]) -> None:
+    ids = [
+        json.loads(generate("-p", "hello", "-d", name, "--json", "--seed", "7", *sampling)[1])["token_ids"]
+        for name in ("none", "ngram", "ngram[min_n=1,branching=2]")
+    ]
+    assert ids[0] == ids[1] == ids[2]
+
+
+def test_accepted_draft_tokens_are_coloured(generate: Run) -> None:
+    plain = generate("-p", "hello", "--color", "never")[1]
+    status, out, _ = generate("-p", "hello", "--color", "always")
+    assert status == 0
+    assert "\x1b[32m" in out
+    assert out.replace("\x1b[32m", "").replace("\x1b[0m", "") == plain
+    stats = json.loads(generate("-p", "hello", "--json")[1])["stats"]
+    assert out.count("\x1b[32m") == stats["num_accepted_draft_tokens"] > 0
+    assert "\x1b" not in generate("-p", "hello")[1]  # not a terminal
+
+
+def test_the_prompt_may_come_from_stdin(generate: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = generate("-p", "hello")[1]
+    monkeypatch.setattr("sys.stdin", io.StringIO("hello"))
+    assert generate("-p", "-")[1] == expected
+    monkeypatch.setattr("sys.stdin", io.StringIO(""))
+    assert generate("-p", "-")[0] == 2
+
+
+def test_flags_go_over_the_config_file(run: Run, model_folder: Path, tmp_path: Path) -> None:
+    file = tmp_path / "outrider.toml"
+    file.write_text(
+        f'[target]\nmodel = "{model_folder}"\ndtype = "float64"\n[drafter]\nname = "ngram"\n'
+        "[drafter.options]\nmax_n = 3\ndraft_tokens = 2\n[generation]\nmax_new_tokens = 30\nseed = 5\n"
+    )
+    _, out, _ = run("generate", "--config", str(file), "-p", "hello", "--json")
+    found = json.loads(out)
+    assert (found["drafter"], found["seed"], len(found["token_ids"])) == ("ngram", 5, 30)
+    assert len(found["stats"]["acceptance_histogram"]) <= 3
+    _, out, _ = run("generate", "--config", str(file), "-p", "hello", "--json", "--seed", "6", "-o", "draft_tokens=9")
+    changed = json.loads(out)
+    assert changed["seed"] == 6
+    assert changed["stats"]["num_draft_tokens"] > 2 * changed["stats"]["num_spec_steps"]
+    _, out, _ = run("generate", "--config", str(file), "-p", "hello", "--json", "-d", "none")
+    assert json.loads(out)["drafter"] == "none"
+
+
+BAD: list[tuple[list[str], str]] = [
+    (["-d", "ngrm"], "unknown drafter 'ngrm'. Did you mean 'ngram'? Drafters: ngram, none."),
+    (["-d", "ngram", "-o", "max_m=3"], "unknown option 'max_m'. Did you mean 'max_n'? Known: branching, draft_tokens"),
+    (["-o", "max_n"], "option 'max_n': write key=value"),
+    (["-o", "max_n=0"], "option max_n = 0"),
+    (["-d", "none", "-o", "max_n=3"], "unknown option 'max_n'. Known: none."),
+    (["--max-new-tokens", "0"], "max_new_tokens = 0: must be a whole number, 1 or more"),
+    (["--temperature", "-1"], "temperature = -1"),
+    (["--top-p", "7"], "top_p = 7"),
+    (["--seed", "-3"], "seed = -3"),
+    (["--dtype", "float23"], "dtype 'float23' is none of"),
+    (["--device", "warp"], "device 'warp' can't be used"),
+    (["--config", "no.toml"], "no.toml can't be read"),
+    (["--chat"], "no chat template"),
+    (["--max-new-tokens", "many"], "Invalid value for '--max-new-tokens'"),
+    (["--no-such-flag"], "No such option"),
+    (["--color", "blue"], "Invalid value for '--color'"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), BAD, ids=[" ".join(arguments) for arguments, _ in BAD])
+def test_bad_input_is_one_line_and_status_2(generate: Run, arguments: list[str], message: str) -> None:
+    status, out, err = generate("-p", "hello", *arguments)
+    assert status == 2
+    assert out == ""
+    assert len(err.splitlines()) == 1
+    assert err.startswith("error: ")
+    assert message in err
+
+
+def test_an_empty_prompt_is_bad_input(generate: Run) -> None:
+    assert generate("-p", "")[::2] == (2, "error: the prompt is empty: give at least one character\n")
+    assert "which prompt?" in generate()[2]
+
+
+def test_a_missing_model_is_bad_input(run: Run) -> None:
+    for arguments in (["-m", "./nowhere"], ["-m", "smolm2"]):
+        status, out, err = run("generate", "-p", "x", *arguments)
+        assert (status, out, len(err.splitlines())) == (2, "", 1)
+        assert "no such folder" in err
+    assert run("generate", "-p", "x")[2] == "error: which model? -m smollm2, a folder, or a Hub id\n"
+
+
+def test_a_broken_config_file_is_told_by_line(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "broken.toml").write_text("[target]\nmodel = smollm2\n")
+    status, _, err = run("generate", "--config", str(tmp_path / "broken.toml"), "-p", "x")
+    assert status == 2
+    assert "broken.toml:2: " in err
+    assert "in `model = smollm2`" in err
+
+
+def test_a_wrong_drafter_is_found_before_the_model_is_loaded(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def load(*_: Any, **__: Any) -> Any:
+        raise AssertionError("loaded")
+
+    monkeypatch.setattr("outrider.cli.generate.load", load)
+    assert run("generate", "-m", "smollm2", "-p", "x", "-d", "nope")[0] == 2
+
+
+def test_no_network_at_fetch_is_one_line(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("OUTRIDER_CACHE", str(tmp_path))
+    for name in ("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9/simple")
+    monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
+    monkeypatch.setenv("PIP_RETRIES", "0")
+    monkeypatch.setenv("PIP_NO_CACHE_DIR", "1")
+    monkeypatch.delenv("PIP_FIND_LINKS", raising=False)
+    status, out, err = run("fetch", "smollm2")
+    assert (status, out) == (2, "")
+    assert "check the network" in err.splitlines()[-1]
+    assert [path.name for path in tmp_path.iterdir() if path.suffix != ".lock"] == []
+
+
+def test_an_unknown_embedded_model_is_bad_input(run: Run) -> None:
+    status, _, err = run("fetch", "smollm")
+    assert status == 2
+    assert "Did you mean 'smollm2'" in err
+
+
+def test_drafters_and_plugins_are_listed(run: Run) -> None:
+    status, out, _ = run("drafters")
+    assert status == 0
+    assert "ngram" in out
+    assert "none" in out
+    found = {one["name"]: one for one in json.loads(run("drafters", "--json")[1])}
+    assert found["ngram"]["distribution"] == "outrider"
+    assert found["ngram"]["location"].rpartition(":")[0].endswith("ngram.py")
+    assert "max_n" in found["ngram"]["options"]
+    assert "loaded" in run("plugins")[1]
+    (record,) = [one for one in json.loads(run("plugins", "--json")[1]) if one["name"] == "ngram"]
+    assert (record["status"], record["drafters"]) == ("loaded", ["ngram"])
+
+
+def test_ctrl_c_is_status_130(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def load(*_: Any, **__: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("outrider.cli.generate.load", load)
+    status, _, err = run("generate", "-m", "x", "-p", "x")
+    assert status == 130
+    assert "Traceback" not in err
+
+
+def test_a_drafter_that_fails_is_status_1(generate: Run, tmp_path: Path) -> None:
+    (tmp_path / "bad.py").write_text(
+        "import outrider\nclass Bad(outrider.RowDrafter):\n    name, requires_api = 'bad', (0, 1)\n"
+        "    def propose_row(self, view):\n        return 1 / 0\n"
+    )
+    status, _, err = generate("-p", "hello", "-d", f"{tmp_path}/bad.py::Bad")
+    assert status == 1
+    assert err.splitlines()[-1] == "error: drafter 'bad' failed in propose: ZeroDivisionError: division by zero"
+
+
+def test_help_is_there_for_every_command(run: Run) -> None:
+    assert run("--help")[0] == 0
+    for name in ("generate", "drafters", "plugins", "fetch"):
+        status, out, _ = run(name, "--help")
+        assert status == 0
+        assert "Usage: outrider" in out
+    assert run()[0] == 2

@@ -1,0 +1,125 @@
+"""The embedded default: a real chat model under a real drafter, in float32."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import outrider
+from outrider import OutcomeBatch
+from outrider.compare.demo import demo
+from outrider.compare.prompts import BUILTIN, Prompt
+from outrider.generation import encode
+from outrider.verify.match import Verdict
+from outrider_drafters.ngram import Ngram, NgramOptions
+from support import transformers_generate
+
+CODE_EDIT = BUILTIN[1].text
+ORDERS = (
+    "Tom ordered tea and cake. Ann ordered tea and bread. Tom ordered tea and cake. Ann ordered tea and bread. "
+    "Tom ordered tea and cake. Ann ordered tea and bread. Tom ordered tea and"
+)
+
+
+def test_a_fetched_model_is_complete(smollm2_folder: Path) -> None:
+    names = {path.name for path in smollm2_folder.iterdir()}
+    assert {
+        "config.json",
+        "generation_config.json",
+        "model.safetensors",
+        "tokenizer.json",
+        "chat_template.jinja",
+    } <= names
+    assert "quantization_config" not in json.loads((smollm2_folder / "config.json").read_text())
+
+
+@pytest.mark.parametrize("prompt", BUILTIN, ids=lambda prompt: prompt.name)
+def test_the_text_is_that_of_generate(smollm2: outrider.Target, prompt: Prompt) -> None:
+    ids = encode(smollm2, prompt.text)
+    expected = transformers_generate(smollm2.model, ids, max_new_tokens=48)
+    result = outrider.generate(smollm2, prompt.text, "ngram", max_new_tokens=48)
+    assert list(result.token_ids) == expected
+    assert result.text == smollm2.tokenizer.decode(expected, skip_special_tokens=True)
+
+
+def _command(drafter: str, *arguments: str) -> dict[str, Any]:
+    command = [sys.executable, "-m", "outrider", "generate", "-m", "smollm2", "-d", drafter, "--json"]
+    command += ["-p", CODE_EDIT, "--max-new-tokens", "48", "--dtype", "float32", "--device", "cpu", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--temperature", "0"], ["--temperature", "1", "--seed", "11"]], ids=["greedy", "sampled"]
+)
+def test_the_command_gives_the_same_ids_with_and_without_a_drafter(arguments: list[str]) -> None:
+    drafted, plain = _command("ngram", *arguments), _command("none", *arguments)
+    assert drafted["token_ids"] == plain["token_ids"]
+    assert drafted["text"] == plain["text"]
+    assert drafted["stats"]["num_accepted_draft_tokens"] > 0
+    assert plain["stats"]["num_draft_tokens"] == 0
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_sampled_text_is_the_same_whatever_the_drafter(smollm2: outrider.Target, seed: int) -> None:
+    options: dict[str, Any] = {"max_new_tokens": 40, "temperature": 1.0, "top_p": 0.9, "top_k": 0, "seed": seed}
+    plain = outrider.generate(smollm2, CODE_EDIT, "none", **options)
+    drafted = outrider.generate(smollm2, CODE_EDIT, "ngram", **options)
+    assert drafted.token_ids == plain.token_ids
+
+
+class Observed(Ngram):
+    """The n-gram drafter, telling which siblings were accepted."""
+
+    def __init__(self, target: outrider.Target) -> None:
+        super().__init__(target.info, NgramOptions(min_n=1, max_n=2))
+        self.not_first = 0
+
+    def observe(self, batch: OutcomeBatch) -> None:
+        for outcome in batch.rows:
+            for node in outcome.path:
+                siblings = [n for n, parent in enumerate(outcome.tree.parents) if parent == outcome.tree.parents[node]]
+                self.not_first += node != siblings[0]
+        super().observe(batch)
+
+
+def test_a_sibling_that_is_not_the_first_is_accepted(smollm2: outrider.Target) -> None:
+    drafter = Observed(smollm2)
+    result = outrider.generate(smollm2, ORDERS, drafter, chat=False, max_new_tokens=64)
+    plain = outrider.generate(smollm2, ORDERS, "none", chat=False, max_new_tokens=64)
+    assert result.token_ids == plain.token_ids
+    assert drafter.not_first > 0
+
+
+def test_a_code_edit_takes_few_steps(smollm2: outrider.Target) -> None:
+    """Counted, not timed: the drafter is alive."""
+    stats = outrider.generate(smollm2, CODE_EDIT, "ngram", max_new_tokens=96).stats
+    assert stats.mean_acceptance_length is not None
+    assert stats.mean_acceptance_length > 4
+
+
+def test_in_bfloat16_plain_decoding_is_that_of_generate(smollm2_folder: Path) -> None:
+    """The plain loop feeds what `generate` feeds, so that it is the same in every dtype."""
+    target = outrider.load(smollm2_folder, dtype="bfloat16", device="cpu")
+    assert target.model.dtype == torch.bfloat16
+    ids = encode(target, BUILTIN[2].text)
+    expected = transformers_generate(target.model, ids, max_new_tokens=32)
+    assert list(outrider.generate(target, ids, "none", max_new_tokens=32).token_ids) == expected
+
+
+def test_the_demo_prints_its_table_and_finds_a_difference(
+    smollm2: outrider.Target, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prompts = [Prompt("count", "Count from one to ten.")]
+    assert demo(smollm2, "ngram", prompts, rounds=1, max_new_tokens=12)
+    shown = capsys.readouterr().out
+    assert "identical to" in shown
+    assert "yes" in shown
+    monkeypatch.setattr("outrider.decode.loop.match", lambda tree, draw: Verdict((), 5))
+    assert not demo(smollm2, "ngram", prompts, rounds=1, max_new_tokens=12)
+    assert "NO" in capsys.readouterr().out
