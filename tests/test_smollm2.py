@@ -19,10 +19,7 @@ from outrider_drafters.ngram import Ngram, NgramOptions
 from support import transformers_generate
 
 CODE_EDIT = BUILTIN[1].text
-ORDERS = (
-    "Tom ordered tea and cake. Ann ordered tea and bread. Tom ordered tea and cake. Ann ordered tea and bread. "
-    "Tom ordered tea and cake. Ann ordered tea and bread. Tom ordered tea and"
-)
+ALTERNATING = "x = 1\ny = 2\nx = 1\ny = 3\n" * 2 + "x = 1\n"
 
 
 def test_a_fetched_model_is_complete(smollm2_folder: Path) -> None:
@@ -77,7 +74,7 @@ class Observed(Ngram):
     """The n-gram drafter, telling which siblings were accepted."""
 
     def __init__(self, target: outrider.Target) -> None:
-        super().__init__(target.info, NgramOptions(min_n=1, max_n=2))
+        super().__init__(target.info, NgramOptions(min_n=1, max_n=1))
         self.not_first = 0
 
     def observe(self, batch: OutcomeBatch) -> None:
@@ -90,8 +87,8 @@ class Observed(Ngram):
 
 def test_a_sibling_that_is_not_the_first_is_accepted(smollm2: outrider.Target) -> None:
     drafter = Observed(smollm2)
-    result = outrider.generate(smollm2, ORDERS, drafter, chat=False, max_new_tokens=64)
-    plain = outrider.generate(smollm2, ORDERS, "none", chat=False, max_new_tokens=64)
+    result = outrider.generate(smollm2, ALTERNATING, drafter, chat=False, max_new_tokens=96)
+    plain = outrider.generate(smollm2, ALTERNATING, "none", chat=False, max_new_tokens=96)
     assert result.token_ids == plain.token_ids
     assert drafter.not_first > 0
 

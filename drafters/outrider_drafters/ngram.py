@@ -29,8 +29,8 @@ class NgramOptions(DrafterOptions):
     """Options of `ngram`."""
 
     min_n: int = Field(default=2, ge=1, le=64, description="shortest match")
-    max_n: int = Field(default=4, ge=1, le=64, description="longest match that is looked for")
-    draft_tokens: int = Field(default=24, ge=1, le=256, description="longest draft")
+    max_n: int = Field(default=6, ge=1, le=64, description="longest match that is looked for")
+    draft_tokens: int = Field(default=31, ge=1, le=256, description="longest draft")
     nodes: int = Field(default=31, ge=1, le=256, description="most nodes of a tree")
     branching: int = Field(default=3, ge=1, le=16, description="most different continuations of one match")
 

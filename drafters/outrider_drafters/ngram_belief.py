@@ -4,10 +4,10 @@ from typing import Final
 
 # Where the classes of match lengths end, and what is believed of each before anything was seen.
 _ENDS: Final = (1, 2, 3, 4, 6, 9, 14, 10**9)
-_PRIOR: Final = (0.12, 0.25, 0.35, 0.45, 0.6, 0.75, 0.85, 0.92)
-_PRIOR_WEIGHT: Final = 3.0
-_OTHER_PRIOR: Final = 0.25
-_FORGET: Final = 0.96
+_PRIOR: Final = (0.13, 0.28, 0.4, 0.5, 0.65, 0.8, 0.9, 0.95)
+_PRIOR_WEIGHT: Final = 4.0
+_OTHER_PRIOR: Final = 0.4
+_FORGET: Final = 0.98
 
 
 class MatchBelief:

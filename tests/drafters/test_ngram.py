@@ -90,7 +90,7 @@ def test_the_match_length_looks_back_beyond_the_ngram() -> None:
 def test_different_continuations_become_a_tree() -> None:
     head = [*range(10, 26)]
     fed = Fed([*head, 1, 30, 31, *head, 2, 40, 41, *head])
-    for _ in range(2):  # teach it that either may come
+    for _ in range(6):  # teach it that either may come
         fed.commit(1, 30, 31, *head)
         fed.commit(2, 40, 41, *head)
     tree = fed.propose()
