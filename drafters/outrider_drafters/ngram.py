@@ -55,8 +55,7 @@ class Row:
         for position in range(len(self.ids) - len(tokens), len(self.ids)):
             match = self.index.match(self.ids, position)
             if match is not None:
-                rank = match.rank(self.ids, self.ids[position])
-                self.belief.learn(match.length, rank)
+                self.belief.learn(match, match.rank(self.ids, self.ids[position]))
             self.index.extend(self.ids, position + 1)
 
 
@@ -96,7 +95,7 @@ class Ngram(RowDrafter[NgramOptions]):
         chances: dict[tuple[int, ...], float] = {}
         for rank, position in enumerate(match.positions):
             path = continuation(view.ids, position, depth)
-            chance = row.belief.first(match.length, rank)
+            chance = row.belief.first(match, rank)
             for step in range(1, depth + 1):
                 chances[path[:step]] = chance
                 chance *= row.belief.next(match.length + step)

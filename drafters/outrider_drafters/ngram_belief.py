@@ -2,10 +2,13 @@
 
 from typing import Final
 
+from outrider_drafters.ngram_index import Match
+
 # Where the classes of match lengths end, and what is believed of each before anything was seen.
 _ENDS: Final = (1, 2, 3, 4, 6, 9, 14, 10**9)
 _PRIOR: Final = (0.13, 0.28, 0.4, 0.5, 0.65, 0.8, 0.9, 0.95)
 _PRIOR_WEIGHT: Final = 4.0
+_DIVIDED: Final = 0.6
 _OTHER_PRIOR: Final = 0.4
 _FORGET: Final = 0.98
 
@@ -13,34 +16,47 @@ _FORGET: Final = 0.98
 class MatchBelief:
     """Beta-like estimates of acceptance, with forgetting, so that a change from copying to new text is soon noticed.
 
-    Every new token teaches, drafted or not: what the index would have proposed is compared with what came.
+    Every new token teaches, drafted or not: what the index would have proposed is compared with what came. A match that has
+    gone on in different ways before is held apart from one that always went on alike.
     """
 
     def __init__(self) -> None:
-        self._held = [prior * _PRIOR_WEIGHT for prior in _PRIOR]
-        self._seen = [_PRIOR_WEIGHT] * len(_PRIOR)
-        self._other_held, self._other_seen = _OTHER_PRIOR * _PRIOR_WEIGHT, _PRIOR_WEIGHT
+        self._alike = [_Share(prior) for prior in _PRIOR]
+        self._divided = [_Share(prior * _DIVIDED) for prior in _PRIOR]
+        self._other = _Share(_OTHER_PRIOR)
 
-    def learn(self, length: int, rank: int | None) -> None:
-        """Take in that a match of `length` went on as its occurrence of this rank, or as none."""
-        kind = _kind(length)
-        self._held[kind] = self._held[kind] * _FORGET + (rank == 0)
-        self._seen[kind] = self._seen[kind] * _FORGET + 1.0
-        if rank != 0:
-            self._other_held = self._other_held * _FORGET + (rank is not None)
-            self._other_seen = self._other_seen * _FORGET + 1.0
+    def learn(self, match: Match, rank: int | None) -> None:
+        """Take in that a match went on as its occurrence of this rank, or as none."""
+        self._first(match).learn(rank == 0)
+        if rank != 0 and len(match.positions) > 1:
+            self._other.learn(rank is not None)
+
+    def first(self, match: Match, rank: int) -> float:
+        """Return the chance that the text goes on as the occurrence of this rank does."""
+        held = self._first(match).value
+        return held if rank == 0 else (1.0 - held) * self._other.value * 0.5 ** (rank - 1)
 
     def next(self, length: int) -> float:
-        """Return the chance that a match of `length` tokens holds for one more."""
-        kind = _kind(length)
-        return self._held[kind] / self._seen[kind]
+        """Return the chance that a match of `length` tokens, within a draft, holds for one more."""
+        return self._alike[_kind(length)].value
 
-    def first(self, length: int, rank: int) -> float:
-        """Return the chance that the text goes on as the occurrence of this rank does."""
-        held = self.next(length)
-        if rank == 0:
-            return held
-        return (1.0 - held) * self._other_held / self._other_seen * 0.5 ** (rank - 1)
+    def _first(self, match: Match) -> "_Share":
+        return (self._divided if len(match.positions) > 1 else self._alike)[_kind(match.length)]
+
+
+class _Share:
+    """How often something held, from a prior and what was seen lately."""
+
+    def __init__(self, prior: float) -> None:
+        self._held, self._seen = prior * _PRIOR_WEIGHT, _PRIOR_WEIGHT
+
+    def learn(self, held: bool) -> None:
+        self._held = self._held * _FORGET + held
+        self._seen = self._seen * _FORGET + 1.0
+
+    @property
+    def value(self) -> float:
+        return self._held / self._seen
 
 
 def _kind(length: int) -> int:

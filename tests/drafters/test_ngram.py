@@ -7,7 +7,7 @@ import outrider
 from outrider import DraftBatch, DraftTree, DraftView, Outcome, OutcomeBatch, RowStart, TokenView
 from outrider_drafters.ngram import Ngram, NgramOptions
 from outrider_drafters.ngram_belief import MatchBelief
-from outrider_drafters.ngram_index import NgramIndex
+from outrider_drafters.ngram_index import Match, NgramIndex
 from support import VOCAB, plain_loop, prompt_of, tiny_target
 
 
@@ -101,15 +101,24 @@ def test_different_continuations_become_a_tree() -> None:
 
 
 def test_belief_follows_what_held() -> None:
-    belief = MatchBelief()
-    before = belief.next(2)
+    belief, match = MatchBelief(), Match((7,), 2)
+    before = belief.first(match, 0)
     for _ in range(30):
-        belief.learn(2, 0)
-    assert belief.next(2) > 0.9 > before
-    for _ in range(60):
-        belief.learn(2, None)
+        belief.learn(match, 0)
+    assert belief.first(match, 0) == belief.next(2) > 0.85 > before
+    for _ in range(100):
+        belief.learn(match, None)
     assert belief.next(2) < 0.15
     assert belief.next(40) == MatchBelief().next(40)
+
+
+def test_a_match_that_went_on_in_different_ways_is_believed_less() -> None:
+    belief, alike, divided = MatchBelief(), Match((7,), 20), Match((7, 3), 20)
+    for _ in range(20):
+        belief.learn(alike, 0)
+        belief.learn(divided, 1)
+    assert belief.first(alike, 0) > 0.9
+    assert belief.first(divided, 1) > 0.6 > belief.first(divided, 0)
 
 
 def test_a_step_costs_the_same_at_any_length(monkeypatch: pytest.MonkeyPatch) -> None:
