@@ -90,9 +90,8 @@ def test_the_match_length_looks_back_beyond_the_ngram() -> None:
 def test_different_continuations_become_a_tree() -> None:
     head = [*range(10, 26)]
     fed = Fed([*head, 1, 30, 31, *head, 2, 40, 41, *head])
-    for _ in range(6):  # teach it that either may come
-        fed.commit(1, 30, 31, *head)
-        fed.commit(2, 40, 41, *head)
+    for one in (True, True, False, False, True, False, False, True, True, False):  # teach it that either may come
+        fed.commit(*((1, 30, 31) if one else (2, 40, 41)), *head)
     tree = fed.propose()
     assert {tree.tokens[node] for node in range(len(tree)) if tree.parents[node] == -1} == {1, 2}
     assert len(Fed([*head, 1, *head, 2, *head], branching=1).propose().tokens) > 0
