@@ -92,7 +92,7 @@ def test_different_continuations_become_a_tree() -> None:
     fed = Fed([*head, 1, 30, 31, *head, 2, 40, 41, *head])
     for one in (True, True, False, False, True, False, False, True, True, False):  # teach it that either may come
         fed.commit(*((1, 30, 31) if one else (2, 40, 41)), *head)
-    tree = fed.propose()
+    tree = fed.propose(depth=6)
     assert {tree.tokens[node] for node in range(len(tree)) if tree.parents[node] == -1} == {1, 2}
     assert len(Fed([*head, 1, *head, 2, *head], branching=1).propose().tokens) > 0
     chain = Fed([*head, 1, *head, 2, *head], branching=1).propose()
