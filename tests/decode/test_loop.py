@@ -223,3 +223,29 @@ def test_tokens_fed_to_the_target_grow_with_the_text() -> None:
     assert fed[0] == 40
     assert len(fed) == 1 + result.stats.num_steps
     assert max(fed[1:]) <= 5
+
+
+def _rope(kind: str, **more: Any) -> dict[str, Any]:
+    return {"rope_parameters": {"rope_type": kind, "rope_theta": 10000.0, **more}}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_draft_reaches_past_a_change_of_rotary_frequencies(name: str) -> None:
+    """Beyond it every step is a plain one, as `generate` makes it."""
+    model = tiny_model(6, max_position_embeddings=24, **_rope("dynamic", factor=4.0))
+    target, prompt = outrider.load(model), prompt_of(16, 6)
+    expected = transformers_generate(model, prompt, max_new_tokens=24)
+    result = outrider.generate(target, prompt, every_drafter(target, prompt + expected)[name], max_new_tokens=24)
+    assert list(result.token_ids) == expected
+
+
+def test_a_text_that_would_be_read_again_is_refused() -> None:
+    factors = {"short_factor": [1.0] * 4, "long_factor": [4.0] * 4, "original_max_position_embeddings": 24}
+    model = tiny_model(6, max_position_embeddings=96, **_rope("longrope", factor=4.0, **factors))
+    target, prompt = outrider.load(model), prompt_of(16, 6)
+    with pytest.raises(outrider.InputError, match="past 24 tokens .* at most 8 new tokens"):
+        outrider.generate(target, prompt, "ngram", max_new_tokens=9)
+    assert len(outrider.generate(target, prompt, "ngram", max_new_tokens=8).token_ids) == 8
+    long_prompt = prompt_of(30, 6)
+    expected = transformers_generate(model, long_prompt, max_new_tokens=8)
+    assert list(outrider.generate(target, long_prompt, "ngram", max_new_tokens=8).token_ids) == expected

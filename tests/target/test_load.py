@@ -61,3 +61,8 @@ def test_wrong_dtypes_and_devices_are_named(tmp_path: Path) -> None:
         outrider.load(tmp_path, device="gpu")
     with pytest.raises(outrider.InputError, match="keeps its dtype"):
         outrider.load(tiny_model(0), dtype="float32")
+
+
+def test_what_is_no_model_is_named() -> None:
+    with pytest.raises(outrider.InputError, match="a Linear can't be a target"):
+        outrider.load(torch.nn.Linear(2, 2))  # type: ignore[arg-type]

@@ -90,6 +90,7 @@ def read_request(target: Target, ids: Sequence[int], options: Mapping[str, Any])
         raise InputError(f"generation options: {first_line(error)}") from error
     config = prepared.config
     _check_honoured(config, prepared)
+    _check_rope(target, len(ids), int(config.max_length or 0))
     stopping = Stopping.of(criteria, compat.eos_ids(config), int(config.max_length or 0), target.info.device)
     sampler = Sampler(prepared.processors, seed if config.do_sample else None)
     return Request(tuple(ids), sampler, stopping, seed)
@@ -161,6 +162,16 @@ def _settle_temperature(options: dict[str, Any]) -> None:
         options["temperature"] = float(temperature)
     if any(options.get(name) is not None for name in ("temperature", *_FILTERS)):
         options.setdefault("do_sample", True)
+
+
+def _check_rope(target: Target, prompt: int, longest: int) -> None:
+    """Refuse a text that grows past the point where `generate` reads it again with other rotary frequencies."""
+    switch = compat.RopeSwitch.of(target.model.config.get_text_config())
+    if switch and switch.kind == "longrope" and prompt <= switch.length < longest:
+        raise InputError(
+            f"the model reads a text again when it grows past {switch.length} tokens (longrope), which is not served; "
+            f"ask for at most {switch.length - prompt} new tokens"
+        )
 
 
 def _check_honoured(config: GenerationConfig, prepared: compat.Prepared) -> None:

@@ -57,7 +57,8 @@ class TargetInfo:
         vocab_size: tokens that the target's head scores.
         hidden_size: width of the target's hidden states.
         num_layers: number of decoder layers.
-        max_positions: longest context that the target was made for, or None where its config names none.
+        max_positions: longest context in which drafts are verified: what the target was made for, or where it changes its
+            rotary frequencies; None where its config names neither.
         eos_ids: ids that end a text by the model's own generation config.
         dtype: of the target's weights.
         device: where the target takes its input.

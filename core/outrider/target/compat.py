@@ -79,6 +79,34 @@ def prepare(model: PreTrainedModel, ids: torch.Tensor, options: Mapping[str, Any
     return prepared
 
 
+@dataclass(frozen=True, slots=True)
+class RopeSwitch:
+    """Where a model changes its rotary frequencies because the context has grown.
+
+    Args:
+        kind: `dynamic` or `longrope`.
+        length: longest context before the change.
+    """
+
+    kind: str
+    length: int
+
+    @classmethod
+    def of(cls, config: Any) -> "RopeSwitch | None":
+        """Read it off a model's text config; None where there is none."""
+        rope = getattr(config, "rope_parameters", None) or {}
+        kinds = [
+            rope,
+            *[value for value in rope.values() if isinstance(value, dict)],
+        ]  # one for all layers, or by layer type
+        found = [
+            cls(kind["rope_type"], kind.get("original_max_position_embeddings") or config.max_position_embeddings)
+            for kind in kinds
+            if kind.get("rope_type") in ("dynamic", "longrope")
+        ]
+        return min(found, key=lambda one: one.length, default=None)
+
+
 def eos_ids(config: GenerationConfig) -> frozenset[int]:
     """Return the ids that end a text, from an int, a list, a tensor or nothing."""
     ids = config.eos_token_id

@@ -45,6 +45,8 @@ def load(
         if dtype is not None or device is not None:
             raise InputError("a loaded model keeps its dtype and device; move it before it is passed to load")
         target = Target(model, tokenizer)
+    elif not isinstance(model, str | Path):
+        raise InputError(f"a {type(model).__name__} can't be a target: give a name, a folder, or a transformers model")
     else:
         target = _from_files(str(model), tokenizer, dtype, _device(device))
     probe(target)

@@ -108,13 +108,15 @@ class Target:
 def describe(model: PreTrainedModel, tokenizer: Any) -> TargetInfo:
     """Read off the model what drafters may know of it."""
     config: Any = model.config.get_text_config()
+    switch = compat.RopeSwitch.of(config)
+    lengths = [getattr(config, "max_position_embeddings", None), switch.length if switch else None]
     embeddings: Any = model.get_input_embeddings()
     head: Any = model.get_output_embeddings()
     return TargetInfo(
         vocab_size=head.weight.shape[0] if head is not None else embeddings.weight.shape[0],
         hidden_size=config.hidden_size,
         num_layers=config.num_hidden_layers,
-        max_positions=getattr(config, "max_position_embeddings", None),
+        max_positions=min((length for length in lengths if length), default=None),
         eos_ids=compat.eos_ids(model.generation_config) if model.generation_config else frozenset(),
         dtype=model.dtype,
         device=embeddings.weight.device,
