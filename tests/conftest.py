@@ -5,6 +5,7 @@ import pytest
 import transformers
 
 import outrider
+from outrider.plugins.registry import reload
 from outrider.target.embedded import fetch
 
 
@@ -27,6 +28,6 @@ def smollm2(smollm2_folder: Path) -> outrider.Target:
 @pytest.fixture
 def fresh_registry() -> Iterator[None]:
     """Forget the installed plugins before and after a test that changes them."""
-    outrider.registry.cache_clear()
+    reload()
     yield
-    outrider.registry.cache_clear()
+    reload()

@@ -103,6 +103,8 @@ class Scripted(RowDrafter[DrafterOptions]):
 
 def shallow(tree: DraftTree, depth: int) -> DraftTree:
     """Leave out the nodes below a depth."""
+    if tree.depth <= depth:
+        return tree
     kept = [node for node, found in enumerate(tree.depths()) if found <= depth]
     place = {-1: -1} | {node: index for index, node in enumerate(kept)}
     return DraftTree(tuple(tree.tokens[n] for n in kept), tuple(place[tree.parents[n]] for n in kept))

@@ -9,6 +9,7 @@ print(result.text, result.stats.mean_acceptance_length)
 
 from outrider.decode.row import Step
 from outrider.decode.stats import Stats
+from outrider.draft.batch import PADDING, TreeBatch
 from outrider.draft.contract import (
     API,
     DraftBatch,
@@ -22,11 +23,12 @@ from outrider.draft.contract import (
     TargetInfo,
     TokenView,
 )
-from outrider.draft.tree import PADDING, ROOT, DraftTree, TreeBatch
+from outrider.draft.tree import ROOT, DraftTree
 from outrider.errors import (
     ConfigError,
     DrafterError,
     FetchError,
+    GenerationError,
     InputError,
     ModelError,
     OutriderError,
@@ -60,6 +62,7 @@ __all__ = (
     "DrafterOptions",
     "DrafterRecord",
     "FetchError",
+    "GenerationError",
     "InputError",
     "ModelError",
     "Outcome",

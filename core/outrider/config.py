@@ -32,6 +32,7 @@ class GenerationSection(_Section):
     top_k: int | None = None
     top_p: float | int | None = None
     seed: int | None = None
+    rule: str | None = None
     chat: bool | None = None
 
 

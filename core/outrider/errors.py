@@ -40,6 +40,10 @@ class PluginError(OutriderError):
     """A plugin that could not be loaded; raised only where the caller asked to be strict."""
 
 
+class GenerationError(OutriderError):
+    """A logits processor or a stopping criterion failed while the text was made."""
+
+
 class DrafterError(OutriderError):
     """A drafter raised, or broke its contract; the message names the drafter."""
 
@@ -52,5 +56,8 @@ def suggestion(word: str, known: Iterable[str]) -> str:
 
 def first_line(error: BaseException) -> str:
     """Name an error by its type and the first line of its text."""
-    text = str(error).strip()
+    try:
+        text = str(error).strip()
+    except Exception:  # errors of plugins may fail at that too
+        text = ""
     return f"{type(error).__name__}: {text.splitlines()[0]}" if text else type(error).__name__

@@ -1,7 +1,8 @@
 """The Python door: load a target, generate or stream with a drafter picked by name."""
 
+import operator
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import torch
@@ -9,7 +10,7 @@ import torch
 from outrider.decode.detokenizer import Detokenizer
 from outrider.decode.loop import decode
 from outrider.decode.request import read_request
-from outrider.decode.row import Step
+from outrider.decode.row import Evidence, Step
 from outrider.decode.stats import Stats
 from outrider.decode.stopping import FinishReason
 from outrider.draft.guard import Guard
@@ -31,6 +32,9 @@ class Result:
         finish_reason: which stop ended the text.
         seed: the seed that gives this text again.
         drafter: the drafter's name.
+        logits: `[tokens, vocab]` float32 of the model itself, with `output_logits=True`.
+        scores: `[tokens, vocab]` float32 after the processors, with `output_scores=True`.
+        logprobs: of every token in the law that it was drawn from, with `output_logprobs=True`.
     """
 
     text: str
@@ -39,6 +43,9 @@ class Result:
     finish_reason: FinishReason
     seed: int
     drafter: str
+    logits: torch.Tensor | None = field(default=None, compare=False, repr=False)
+    scores: torch.Tensor | None = field(default=None, compare=False, repr=False)
+    logprobs: tuple[float, ...] | None = None
 
 
 class Stream(Iterator[Step]):
@@ -57,6 +64,7 @@ class Stream(Iterator[Step]):
         self._pieces = Detokenizer(target.tokenizer)
         self._tokens: list[int] = []
         self._texts: list[str] = []
+        self._evidence: list[Evidence] = []
         self._reason: FinishReason | None = None
 
     def __next__(self) -> Step:
@@ -64,6 +72,7 @@ class Stream(Iterator[Step]):
         texts = self._pieces.push(step.tokens, last=step.finish_reason is not None)
         self._tokens.extend(step.tokens)
         self._texts.extend(texts)
+        self._evidence.append(step.evidence)
         self._reason = step.finish_reason
         return replace(step, texts=texts)
 
@@ -87,7 +96,11 @@ class Stream(Iterator[Step]):
             pass
         if self._reason is None:
             raise InputError("the stream was closed before its end, so there is no result")
-        return Result("".join(self._texts), tuple(self._tokens), self.stats, self._reason, self.seed, self.drafter)
+        found = Evidence.join(self._evidence)
+        text, tokens = "".join(self._texts), tuple(self._tokens)
+        return Result(
+            text, tokens, self.stats, self._reason, self.seed, self.drafter, found.logits, found.scores, found.logprobs
+        )
 
 
 def stream(
@@ -125,7 +138,8 @@ def generate(
         drafter_options: the drafter's own options.
         chat: put a text prompt into the model's chat template; by default where there is one.
         **options: those of `generate` of transformers (`max_new_tokens`, `temperature`, `stop_strings`, ...) and `seed`.
-            `temperature=0` is greedy; without a length at most 256 new tokens are made.
+            `temperature=0` is greedy; without a length at most 256 new tokens are made. `rule` is how drafts are verified:
+            `match`, or `rejection` or `block`, which trust the drafter to declare the laws that it draws from.
 
     Raises:
         InputError: a wrong prompt, option, or drafter.
@@ -145,12 +159,16 @@ def encode(target: Target, prompt: Prompt, chat: bool | None = None) -> list[int
         return _encode_text(target, prompt, chat)
     if chat:
         raise InputError("chat=True needs a text prompt; ids are taken as they are")
-    ids = prompt.tolist() if isinstance(prompt, torch.Tensor) else list(prompt)
-    if len(ids) == 1 and isinstance(ids[0], list):
-        ids = ids[0]
-    if any(isinstance(token, bool) or not isinstance(token, int) for token in ids):
-        raise InputError("the prompt must be a text or the ids of one row, whole numbers all")
-    return ids
+    values: Any = prompt.tolist() if hasattr(prompt, "tolist") else prompt
+    if not isinstance(values, Sequence):
+        raise InputError(f"the prompt is a {type(prompt).__name__}: give a text, or the ids of one row in order")
+    ids = values[0] if len(values) == 1 and isinstance(values[0], list) else values
+    try:
+        if any(isinstance(token, bool) for token in ids):
+            raise TypeError
+        return [operator.index(token) for token in ids]
+    except TypeError:
+        raise InputError("the prompt must be a text or the ids of one row, whole numbers all") from None
 
 
 def _encode_text(target: Target, prompt: str, chat: bool | None) -> list[int]:

@@ -28,8 +28,8 @@ from outrider_drafters.ngram_index import NgramIndex, continuation
 class NgramOptions(DrafterOptions):
     """Options of `ngram`."""
 
-    min_n: int = Field(default=2, ge=1, le=64, description="shortest match")
-    max_n: int = Field(default=6, ge=1, le=64, description="longest match that is looked for")
+    min_n: int = Field(default=2, ge=1, le=16, description="shortest match")
+    max_n: int = Field(default=6, ge=1, le=16, description="longest match that is looked for")
     draft_tokens: int = Field(default=31, ge=1, le=256, description="longest draft")
     nodes: int = Field(default=31, ge=1, le=256, description="most nodes of a tree")
     branching: int = Field(default=3, ge=1, le=16, description="most different continuations of one match")

@@ -65,7 +65,14 @@ def test_a_record_of_other_settings_is_not_taken_up(tmp_path: Path) -> None:
     before = record.read_text()
     with pytest.raises(outrider.InputError, match="other settings"):
         run(Contestants().all(), PROMPTS, 1, {"n": 2}, record)
+    with pytest.raises(outrider.InputError, match="other settings"):
+        run(Contestants().all(), [Prompt("one", "changed"), PROMPTS[1]], 1, {"n": 1}, record)
     assert record.read_text() == before
+    record.write_bytes(b"\xff\xfe\n")
+    with pytest.raises(outrider.InputError, match="no record of runs"):
+        run(Contestants().all(), PROMPTS, 1, {"n": 1}, record)
+    with pytest.raises(outrider.InputError, match="can't be used"):
+        run(Contestants().all(), PROMPTS, 1, {"n": 1}, tmp_path)
     record.write_text("something else\n")
     with pytest.raises(outrider.InputError, match="no record of runs"):
         run(Contestants().all(), PROMPTS, 1, {"n": 1}, record)
@@ -114,3 +121,11 @@ def test_a_bad_prompts_file_is_told_by_line(tmp_path: Path, text: str, message: 
 
 def test_the_built_in_prompts_are_a_story_an_edit_and_a_quote() -> None:
     assert [prompt.name for prompt in BUILTIN] == ["story", "code edit", "quote"]
+
+
+def test_a_record_that_was_cut_in_its_first_line_begins_again(tmp_path: Path) -> None:
+    record = tmp_path / "deep" / "runs.jsonl"
+    run(Contestants().all(), PROMPTS, 1, {"n": 1}, record)
+    record.write_text(record.read_text()[:15])
+    made = Contestants()
+    assert len(run(made.all(), PROMPTS, 1, {"n": 1}, record)) == len(made.calls) == 4

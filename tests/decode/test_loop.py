@@ -239,6 +239,12 @@ def test_no_draft_reaches_past_a_change_of_rotary_frequencies(name: str) -> None
     assert list(result.token_ids) == expected
 
 
+def test_beyond_dynamic_frequencies_no_text_is_promised() -> None:
+    model = tiny_model(6, max_position_embeddings=24, **_rope("dynamic", factor=4.0))
+    with pytest.raises(outrider.InputError, match="depend on the texts that it read before"):
+        outrider.generate(outrider.load(model), prompt_of(30, 6), "ngram", max_new_tokens=4)
+
+
 def test_a_text_that_would_be_read_again_is_refused() -> None:
     factors = {"short_factor": [1.0] * 4, "long_factor": [4.0] * 4, "original_max_position_embeddings": 24}
     model = tiny_model(6, max_position_embeddings=96, **_rope("longrope", factor=4.0, **factors))

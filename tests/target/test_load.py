@@ -66,3 +66,11 @@ def test_wrong_dtypes_and_devices_are_named(tmp_path: Path) -> None:
 def test_what_is_no_model_is_named() -> None:
     with pytest.raises(outrider.InputError, match="a Linear can't be a target"):
         outrider.load(torch.nn.Linear(2, 2))  # type: ignore[arg-type]
+
+
+def test_an_empty_name_and_a_file_are_named(tmp_path: Path) -> None:
+    with pytest.raises(outrider.ModelError, match="which model"):
+        outrider.load("")
+    (tmp_path / "model.safetensors").write_text("")
+    with pytest.raises(outrider.ModelError, match="is a file; give the folder"):
+        outrider.load(tmp_path / "model.safetensors")

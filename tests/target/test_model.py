@@ -104,6 +104,9 @@ def test_rows_of_different_lengths_share_a_cache_with_holes() -> None:
             held = cache.positions[row][cache.positions[row] >= 0].tolist()
             assert held == list(range(len(ids) - 1))
     assert not cache.solid
+    plain = _forward(target, cache, rows, [DraftTree(), DraftTree()])  # a lone root must not see the holes either
+    for row, ids in enumerate(rows):
+        assert _error(target, plain[row], ids, DraftTree()) < 1e-9
 
 
 def test_the_prompt_is_read_without_logits_for_all_of_it() -> None:

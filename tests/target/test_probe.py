@@ -5,7 +5,8 @@ import torch
 import transformers
 
 import outrider
-from outrider import Target
+from outrider import Target, TreeBatch
+from outrider.target import attention
 from outrider.target.probe import probe
 from support import VOCAB, tiny_model
 
@@ -23,11 +24,60 @@ def test_a_good_model_passes(dtype: torch.dtype) -> None:
 def test_a_leak_between_branches_is_found(monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype) -> None:
     """Every node sees every earlier one: wrong, and in half precision only the swap test can tell."""
     monkeypatch.setattr(
-        "outrider.draft.tree.TreeBatch.ancestors",
+        "outrider.draft.batch.TreeBatch.ancestors",
         lambda self: torch.ones(1, self.width + 1, self.width + 1, dtype=torch.bool).tril(),
     )
     with pytest.raises(outrider.ModelError, match="can't be verified exactly"):
         probe(Target(tiny_model(0, dtype=dtype)))
+
+
+def test_a_node_that_does_not_see_its_ancestors_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In half precision only the swap of an ancestor can tell."""
+
+    def blind(self: TreeBatch) -> torch.Tensor:
+        reach = torch.eye(self.width + 1, dtype=torch.bool)[None]
+        reach[:, :, 0] = True
+        return reach
+
+    monkeypatch.setattr("outrider.draft.batch.TreeBatch.ancestors", blind)
+    with pytest.raises(outrider.ModelError, match="don't depend on its ancestors|its path's alone"):
+        probe(Target(tiny_model(0, dtype=torch.bfloat16)))
+
+
+@pytest.mark.parametrize("vocab", [5, 8, 55, 64, 104, 605])
+def test_no_vocabulary_is_refused_for_its_size(vocab: int) -> None:
+    probe(Target(tiny_model(0, vocab_size=vocab)))
+
+
+def test_a_window_is_crossed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mask without the model's window is right in short contexts and wrong in longer ones."""
+    config = transformers.MistralConfig(**SHAPE, num_key_value_heads=2, intermediate_size=64, sliding_window=30)
+    torch.manual_seed(0)
+    model: Any = transformers.MistralForCausalLM(config).double().eval()
+    probe(Target(model))
+    causal: Any = transformers.masking_utils.causal_mask_function
+    original: Any = attention._table_mask
+
+    def windowless(*args: Any, **kwargs: Any) -> torch.Tensor:
+        mask: torch.Tensor = original(*args, **(kwargs | {"mask_function": causal}))
+        return mask
+
+    known = transformers.masking_utils.ALL_MASK_ATTENTION_FUNCTIONS._global_mapping
+    monkeypatch.setitem(known, attention.MASK_NAME, windowless)
+    with pytest.raises(outrider.ModelError, match="can't be verified exactly"):
+        probe(Target(model))
+
+
+def test_rounding_by_experts_batches_is_no_leak() -> None:
+    """A mixture of experts rounds by which tokens share an expert; in float32 that is told from a leak by its size."""
+    config = transformers.MixtralConfig(**SHAPE, num_key_value_heads=2, intermediate_size=64, num_local_experts=4)
+    torch.manual_seed(0)
+    model: Any = transformers.MixtralForCausalLM(config).float().eval()
+    probe(Target(model))
+
+
+def test_eager_attention_in_float64_rounds_as_float32_does() -> None:
+    probe(Target(tiny_model(0, attn_implementation="eager")))
 
 
 def test_a_stale_row_after_a_commit_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,10 +113,11 @@ def test_rows_that_depend_on_each_other_are_found(monkeypatch: pytest.MonkeyPatc
         (lambda: transformers.MptForCausalLM(transformers.MptConfig(**_mpt())), "no position_ids"),
         (lambda: transformers.GPTNeoForCausalLM(transformers.GPTNeoConfig(**_gpt_neo())), "GPTNeoForCausalLM"),
         (lambda: transformers.T5ForConditionalGeneration(transformers.T5Config(**_t5())), "encoder-decoder"),
+        (lambda: transformers.Lfm2ForCausalLM(transformers.Lfm2Config(**_lfm2())), "layers of kind conv"),
         (lambda: transformers.MambaForCausalLM(transformers.MambaConfig(**_mamba())), "MambaForCausalLM"),
         (lambda: tiny_model(0).train(), "model.eval"),
     ],
-    ids=["alibi", "no positions", "own causal buffer", "encoder-decoder", "recurrent", "training"],
+    ids=["alibi", "no positions", "own causal buffer", "encoder-decoder", "convolution", "recurrent", "training"],
 )
 def test_what_cannot_be_verified_is_refused_with_its_reason(build: Any, message: str) -> None:
     model = build()
@@ -112,6 +163,11 @@ def _gpt_neo() -> dict[str, Any]:
 
 def _t5() -> dict[str, Any]:
     return {"vocab_size": VOCAB, "d_model": 32, "num_layers": 2, "num_heads": 4, "d_kv": 8, "d_ff": 64}
+
+
+def _lfm2() -> dict[str, Any]:
+    shape = {**SHAPE, "num_key_value_heads": 2, "intermediate_size": 64}
+    return shape | {"layer_types": ["conv", "full_attention"]}
 
 
 def _mamba() -> dict[str, Any]:

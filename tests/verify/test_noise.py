@@ -24,7 +24,7 @@ def _expected(seed: int, position: int, token: int) -> float:
 def test_the_hash_is_that_of_plain_integers() -> None:
     ids = torch.arange(200)
     for seed, position in ((0, 0), (7, 3), (2**63 - 1, 10**6)):
-        found = gumbel(seed, position, ids)
+        found = gumbel(seed, (position,), ids)
         assert found.dtype == torch.float64
         assert torch.isfinite(found).all()
         for token in ids.tolist():
@@ -33,16 +33,16 @@ def test_the_hash_is_that_of_plain_integers() -> None:
 
 def test_every_field_matters() -> None:
     ids = torch.arange(100)
-    base = gumbel(1, 2, ids)
-    assert not torch.equal(base, gumbel(2, 2, ids))
-    assert not torch.equal(base, gumbel(1, 3, ids))
-    assert not torch.equal(gumbel(1, 2, ids), gumbel(2, 1, ids))
-    assert not torch.isin(base, gumbel(1, 3, ids)).any()
+    base = gumbel(1, (2,), ids)
+    assert not torch.equal(base, gumbel(2, (2,), ids))
+    assert not torch.equal(base, gumbel(1, (3,), ids))
+    assert not torch.equal(gumbel(1, (2,), ids), gumbel(2, (1,), ids))
+    assert not torch.isin(base, gumbel(1, (3,), ids)).any()
 
 
 def test_noise_of_some_ids_is_that_of_all() -> None:
     ids = torch.tensor([3, 50, 999])
-    assert torch.equal(gumbel(5, 9, ids), gumbel(5, 9, torch.arange(1000))[ids])
+    assert torch.equal(gumbel(5, (9,), ids), gumbel(5, (9,), torch.arange(1000))[ids])
 
 
 def test_filtered_tokens_are_never_drawn() -> None:
@@ -56,7 +56,7 @@ def test_a_filtered_draw_is_that_over_all_ids() -> None:
     scores = torch.randn(300, generator=torch.Generator().manual_seed(0))
     scores[scores < 0.3] = -torch.inf
     for position in range(100):
-        noise = gumbel(3, position, torch.arange(300))
+        noise = gumbel(3, (position,), torch.arange(300))
         assert int(gumbel_max(scores, 3, position)) == int((scores.double() + noise).argmax())
 
 

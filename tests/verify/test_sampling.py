@@ -1,10 +1,12 @@
 from typing import Any
 
 import torch
-from transformers import LogitsProcessorList, TemperatureLogitsWarper, TopKLogitsWarper
+from transformers import LogitsProcessorList, TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
 
 from outrider import DraftTree
+from outrider.verify.decisions import Keyed
 from outrider.verify.noise import gumbel_max
+from outrider.verify.processors import Processors
 from outrider.verify.sampling import Sampler
 
 TREE = DraftTree((3, 4, 5), (-1, 0, -1))
@@ -14,20 +16,27 @@ def _logits() -> torch.Tensor:
     return torch.randn(4, 20, generator=torch.Generator().manual_seed(0))
 
 
+def _verified(processors: Any, seed: int | None, logits: torch.Tensor, tree: DraftTree) -> tuple[int, ...]:
+    """The tokens of a step after the ids 1, 2."""
+    sampler = Sampler.of(LogitsProcessorList(processors), None if seed is None else Keyed(seed))
+    verdict = sampler.verify(sampler.scores(logits, tree, [1, 2]), 2)
+    return (*[tree.tokens[node] for node in verdict.path], verdict.bonus)
+
+
 def test_greedy_draws_are_the_argmax_with_ties_to_the_lowest_id() -> None:
     logits = _logits()
+    logits[0, 3] = 9.0
     logits[1] = 0.0
-    draw = Sampler(LogitsProcessorList(), None).draws(logits, TREE, [1, 2])
-    assert [draw(node) for node in range(-1, 3)] == [int(row.argmax()) for row in logits[:1]] + [0] + [
-        int(row.argmax()) for row in logits[2:]
-    ]
+    assert _verified([], None, logits, TREE) == (3, 0)
 
 
 def test_every_node_draws_with_the_noise_of_its_own_position() -> None:
     logits = _logits()
-    draw = Sampler(LogitsProcessorList(), 9).draws(logits, TREE, [1, 2])
-    for node, position in ((-1, 2), (0, 3), (1, 4), (2, 3)):
-        assert draw(node) == int(gumbel_max(logits[node + 1], 9, position))
+    root = int(gumbel_max(logits[0], 9, 2))
+    after = int(gumbel_max(logits[1], 9, 3))
+    deeper = int(gumbel_max(logits[2], 9, 4))
+    assert _verified([], 9, logits, DraftTree.chain([root, after])) == (root, after, deeper)
+    assert _verified([], 9, logits, DraftTree((root + 1, root), (-1, -1))) == (root, int(gumbel_max(logits[2], 9, 3)))
 
 
 def test_processors_see_the_path_of_the_node_and_leave_the_logits_alone() -> None:
@@ -35,21 +44,49 @@ def test_processors_see_the_path_of_the_node_and_leave_the_logits_alone() -> Non
 
     def spy(ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         seen.append(ids[0].tolist())
-        return scores.fill_(0.0)
+        scores.fill_(0.0)
+        scores[0, 3 + len(seen) - 1] = 1.0
+        return scores
 
     logits = _logits()
     before = logits.clone()
-    processors: Any = LogitsProcessorList([spy])
-    draw = Sampler(processors, None).draws(logits, TREE, [1, 2])
-    for node in range(-1, 3):
-        assert draw(node) == 0
-    assert seen == [[1, 2], [1, 2, 3], [1, 2, 3, 4], [1, 2, 5]]
+    assert _verified([spy], None, logits, TREE) == (3, 4, 5)
+    assert seen == [[1, 2], [1, 2, 3], [1, 2, 3, 4]]
     assert torch.equal(logits, before)
 
 
 def test_warpers_shape_the_draw() -> None:
-    processors = LogitsProcessorList([TemperatureLogitsWarper(0.5), TopKLogitsWarper(2)])
     logits = _logits()
     best = set(logits[0].topk(2).indices.tolist())
-    drawn = {Sampler(processors, seed).draws(logits, TREE, [1])(-1) for seed in range(40)}
+    drawn = {
+        _verified([TemperatureLogitsWarper(0.5), TopKLogitsWarper(2)], seed, logits, DraftTree())[0]
+        for seed in range(40)
+    }
     assert drawn == best
+
+
+def test_context_free_processors_serve_all_nodes_in_one_call() -> None:
+    processors = LogitsProcessorList([TemperatureLogitsWarper(0.7), TopKLogitsWarper(5), TopPLogitsWarper(0.8)])
+    sampler = Sampler.of(processors, Keyed(1))
+    together = sampler.scores(_logits(), TREE, [1, 2]).all()
+    apart = sampler.scores(_logits(), TREE, [1, 2])
+    assert sampler.processors.context_free
+    assert torch.equal(together, torch.stack([apart(node) for node in range(-1, 3)]))
+
+
+def test_top_p_keeps_what_transformers_keeps() -> None:
+    """Over flat, peaked and filtered rows, and vocabularies larger than the head that is looked at first."""
+    generator = torch.Generator().manual_seed(3)
+    for vocab in (20, 700, 5000):
+        for spread in (0.1, 1.0, 4.0):
+            scores = spread * torch.randn(6, vocab, generator=generator)
+            scores[3:, ::3] = -torch.inf
+            for top_p in (0.05, 0.5, 0.9, 0.99):
+                warper = TopPLogitsWarper(top_p)
+                expected = warper(None, scores.clone())
+                found = Processors.of(LogitsProcessorList([warper]))(torch.tensor([[]]), scores.clone())
+                differs = (torch.isinf(found) != torch.isinf(expected)).sum(-1)
+                assert int(differs.max()) <= 1  # rounding at the border of the nucleus
+                assert int(differs.sum()) <= 1
+                both = torch.isfinite(found) & torch.isfinite(expected)
+                assert torch.equal(found[both], scores[both])

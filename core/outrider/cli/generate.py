@@ -42,6 +42,9 @@ def command(
     top_k: Annotated[int | None, typer.Option(help="Sample from the k likeliest tokens; 0 from all.")] = None,
     top_p: Annotated[float | None, typer.Option(help="Sample from the likeliest tokens of this mass.")] = None,
     seed: Annotated[int | None, typer.Option(help="The same seed gives the same text, whatever the drafter.")] = None,
+    rule: Annotated[
+        str | None, typer.Option(help="How drafts are verified: match (default), rejection or block.")
+    ] = None,
     chat: Annotated[bool | None, typer.Option("--chat/--raw", help="Use the chat template, or the bare text.")] = None,
     dtype: Annotated[str | None, typer.Option(help="float32, bfloat16, ..., or auto.")] = None,
     device: Annotated[str | None, typer.Option(help="Such as cpu or cuda:0.")] = None,
@@ -56,6 +59,7 @@ def command(
         "top_k": top_k,
         "top_p": top_p,
         "seed": seed,
+        "rule": rule,
         "chat": chat,
     }
     options = file.generation.model_dump() | {name: value for name, value in flags.items() if value is not None}

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from outrider.compare.prompts import Prompt
-from outrider.errors import InputError
+from outrider.errors import InputError, first_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ def run(
         prompts: with names that differ.
         rounds: number of repetitions.
         settings: what the runs depend on; a record of other settings is not taken up.
-        record: a JSONL file to keep every run in as it ends; runs that it holds are not made again.
+        record: a JSONL file to keep every run in as it ends; runs that it holds, of the same prompts, are not made again.
         report: hears of every run.
 
     Raises:
@@ -68,6 +68,7 @@ def run(
     """
     if len({prompt.name for prompt in prompts}) < len(prompts):
         raise InputError("two prompts have the same name")
+    settings = dict(settings) | {"prompts": [[prompt.name, prompt.text] for prompt in prompts]}
     done = {(one.contestant, one.prompt, one.round): one for one in _taken_up(record, settings)}
     names = list(contestants)
     runs = []
@@ -88,18 +89,21 @@ def _taken_up(record: Path | None, settings: Mapping[str, Any]) -> list[Run]:
     """Read a record's runs; a last line that was cut off by an interruption is dropped from the file."""
     if record is None:
         return []
-    if not record.exists():
-        _keep(record, {"settings": dict(settings)})
-        return []
-    lines = record.read_text(encoding="utf-8").splitlines(keepends=True)
-    whole = [line for line in lines if line.endswith("\n")]
-    if len(whole) < len(lines):
-        record.write_text("".join(whole), encoding="utf-8")
     try:
+        record.parent.mkdir(parents=True, exist_ok=True)
+        lines = record.read_text(encoding="utf-8").splitlines(keepends=True) if record.exists() else []
+        whole = [line for line in lines if line.endswith("\n")]
+        if len(whole) < len(lines):
+            record.write_text("".join(whole), encoding="utf-8")
+        if not whole:
+            _keep(record, {"settings": dict(settings)})
+            return []
         head, *rest = [json.loads(line) for line in whole]
         if head["settings"] != json.loads(json.dumps(dict(settings))):
             raise InputError(f"{record} holds runs with other settings; name another file or remove it")
         return [Run(**{**one, "token_ids": tuple(one["token_ids"])}) for one in rest]
+    except OSError as error:
+        raise InputError(f"the record {record} can't be used: {first_line(error)}") from error
     except (ValueError, KeyError, TypeError) as error:
         if isinstance(error, InputError):
             raise

@@ -8,8 +8,8 @@ from outrider.decode.row import Row, Step
 from outrider.decode.stats import Stats
 from outrider.draft.contract import MAX_NODES, DraftBatch, OutcomeBatch
 from outrider.draft.guard import Guard
+from outrider.draft.tree import DraftTree
 from outrider.target.model import Target
-from outrider.verify.match import match
 
 _RESERVED_TOKENS: Final = 1024
 
@@ -29,7 +29,8 @@ def decode(target: Target, drafter: Guard, request: Request, stats: Stats) -> It
         with stats.timing("seconds"), stats.timing("prefill_seconds"):
             drafter.begin([row.start()])
             logits = target.prefill(cache, row.prompt())
-            step, outcome = row.first(sampler.first(logits[0], row.ids))
+            scores = sampler.scores(logits, DraftTree(), row.ids)
+            step, outcome = row.first(scores, sampler.verify(scores, len(row.ids)))
             drafter.observe(OutcomeBatch((outcome,)))
         yield step
         while step.finish_reason is None:
@@ -38,8 +39,9 @@ def decode(target: Target, drafter: Guard, request: Request, stats: Stats) -> It
                     trees, (tree,) = drafter.propose(DraftBatch((row.draft_view(),)))
                 with stats.timing("forward_seconds"):
                     logits = target.forward(cache, *row.root(), trees)
-                    draw = sampler.draws(logits[0], tree, row.ids)
-                step, outcome = row.emit(tree, match(tree, draw))
+                    scores = sampler.scores(logits[0], tree, row.ids)
+                    verdict = sampler.verify(scores, len(row.ids))
+                step, outcome = row.emit(scores, verdict)
                 # The last token is the next step's root, and a root is not in the cache yet.
                 target.commit(cache, trees.width, [outcome.path[: len(step.tokens) - 1]])
                 drafter.observe(OutcomeBatch((outcome,)))

@@ -1,5 +1,6 @@
 """What one call asks for: a prompt as ids, how to draw and where to stop, read from the options of `generate`."""
 
+import copy
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,9 +17,12 @@ from outrider.decode.stopping import Stopping
 from outrider.errors import InputError, first_line, suggestion
 from outrider.target import compat
 from outrider.target.model import Target
+from outrider.verify.decisions import Keyed
+from outrider.verify.rules import check_rule
 from outrider.verify.sampling import Sampler
 
 DEFAULT_NEW_TOKENS: Final = 256
+EVIDENCE: Final = ("output_logits", "output_scores", "output_logprobs")
 _OBJECTS: Final = ("generation_config", "logits_processor", "stopping_criteria", "prefix_allowed_tokens_fn")
 _FILTERS: Final = ("top_k", "top_p", "min_p", "typical_p", "epsilon_cutoff", "eta_cutoff")
 
@@ -33,13 +37,8 @@ _REFUSED: Final[dict[str, tuple[Any, ...]]] = {
     "dola_layers": (None,),
     "constraints": (None,),
     "force_words_ids": (None,),
-    "cache_implementation": (None, "dynamic", "hybrid"),
-    "cache_config": (None,),
-    "use_cache": (None, True),
     "token_healing": (None, False),
     "return_dict_in_generate": (None, False),
-    "output_scores": (None, False),
-    "output_logits": (None, False),
     "output_attentions": (None, False),
     "output_hidden_states": (None, False),
 }
@@ -55,12 +54,14 @@ class Request:
         sampler: how the target draws.
         stopping: where the text ends.
         seed: of the row; drawn where none was given.
+        evidence: which of `EVIDENCE` to keep for every token.
     """
 
     ids: tuple[int, ...]
     sampler: Sampler
     stopping: Stopping
     seed: int
+    evidence: frozenset[str] = frozenset()
 
 
 def read_request(target: Target, ids: Sequence[int], options: Mapping[str, Any]) -> Request:
@@ -74,26 +75,29 @@ def read_request(target: Target, ids: Sequence[int], options: Mapping[str, Any])
     """
     chosen = dict(options)
     seed = _seed(chosen.pop("seed", None))
+    rule = check_rule(chosen.pop("rule", "match"))
     _check_ids(target, ids)
     _check_names(chosen)
     _settle_length(target, chosen)
+    _check_kinds(chosen)
     _check_filters(chosen)
+    evidence = frozenset(name for name in EVIDENCE if chosen.pop(name, False))
     _settle_temperature(chosen)
     prompt = torch.tensor([[*ids]], device=target.info.device)
-    stop_strings = chosen.pop("stop_strings", None)
+    stop_strings = _take_stop_strings(target, chosen)
     if target.model.generation_config is not None and target.model.generation_config.pad_token_id is None:
         chosen.setdefault("pad_token_id", next(iter(target.info.eos_ids), None))
     try:
         prepared = compat.prepare(target.model, prompt, chosen)
         criteria = compat.with_stop_strings(prepared, stop_strings, target.tokenizer)
-    except (ValueError, TypeError) as error:
+    except Exception as error:  # transformers raises many kinds for wrong values
         raise InputError(f"generation options: {first_line(error)}") from error
     config = prepared.config
     _check_honoured(config, prepared)
     _check_rope(target, len(ids), int(config.max_length or 0))
     stopping = Stopping.of(criteria, compat.eos_ids(config), int(config.max_length or 0), target.info.device)
-    sampler = Sampler(prepared.processors, seed if config.do_sample else None)
-    return Request(tuple(ids), sampler, stopping, seed)
+    sampler = Sampler.of(prepared.processors, Keyed(seed) if config.do_sample else None, rule)
+    return Request(tuple(ids), sampler, stopping, seed, evidence)
 
 
 def _seed(seed: Any) -> int:
@@ -114,12 +118,18 @@ def _check_ids(target: Target, ids: Sequence[int]) -> None:
 
 
 def _check_names(options: Mapping[str, Any]) -> None:
-    known = [*(name for name in vars(GenerationConfig()) if not name.startswith("_")), *_OBJECTS, "seed"]
+    known = [
+        *(name for name in vars(GenerationConfig()) if not name.startswith("_")),
+        *_OBJECTS,
+        *EVIDENCE,
+        "seed",
+        "rule",
+    ]
     for name in options:
         if name not in known:
             raise InputError(
                 f"unknown generation option '{name}'.{suggestion(name, known)} "
-                f"Options are those of transformers' GenerationConfig, and seed."
+                f"Options are those of transformers' GenerationConfig, seed and rule."
             )
 
 
@@ -131,6 +141,16 @@ def _settle_length(target: Target, options: dict[str, Any]) -> None:
     lengths = [getattr(config, name, None) for config in configs for name in ("max_new_tokens", "max_length")]
     if new is None and options.get("max_length") is None and not any(lengths):
         options["max_new_tokens"] = DEFAULT_NEW_TOKENS
+
+
+def _check_kinds(options: Mapping[str, Any]) -> None:
+    """Refuse what `generate` would take for something else, and a cache of the caller's choice, which would be ignored."""
+    do_sample = options.get("do_sample")
+    if do_sample is not None and not isinstance(do_sample, bool):
+        raise InputError(f"do_sample = {do_sample!r}: must be True or False")
+    for name in ("cache_implementation", "cache_config", "use_cache"):
+        if options.get(name) not in (None, True, "dynamic"):
+            raise InputError(f"generation option {name} = {options[name]!r} is not served; leave it out")
 
 
 def _check_filters(options: Mapping[str, Any]) -> None:
@@ -164,9 +184,27 @@ def _settle_temperature(options: dict[str, Any]) -> None:
         options.setdefault("do_sample", True)
 
 
+def _take_stop_strings(target: Target, options: dict[str, Any]) -> Any:
+    """Take stop strings out of the options and out of a passed generation config, which stays as it is."""
+    given = options.pop("stop_strings", None)
+    passed: Any = options.get("generation_config")
+    if getattr(passed, "stop_strings", None) is not None:
+        given = passed.stop_strings if given is None else given
+        options["generation_config"] = copy.copy(passed)
+        options["generation_config"].stop_strings = None
+    if getattr(target.model.generation_config, "stop_strings", None) is not None:
+        raise InputError("the model's generation config has stop_strings; take them out there and pass stop_strings=")
+    return given
+
+
 def _check_rope(target: Target, prompt: int, longest: int) -> None:
     """Refuse a text that grows past the point where `generate` reads it again with other rotary frequencies."""
     switch = compat.RopeSwitch.of(target.model.config.get_text_config())
+    if switch and switch.kind == "dynamic" and prompt > switch.length:
+        raise InputError(
+            f"the prompt has {prompt} tokens, and beyond {switch.length} the model's frequencies depend on the texts that it "
+            f"read before (dynamic rope), so that no text can be promised; shorten the prompt"
+        )
     if switch and switch.kind == "longrope" and prompt <= switch.length < longest:
         raise InputError(
             f"the model reads a text again when it grows past {switch.length} tokens (longrope), which is not served; "

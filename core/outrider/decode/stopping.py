@@ -7,6 +7,8 @@ from typing import Any, Literal
 import torch
 from transformers import EosTokenCriteria, MaxLengthCriteria, MaxTimeCriteria, StoppingCriteriaList, StopStringCriteria
 
+from outrider.errors import GenerationError, first_line
+
 FinishReason = Literal["eos", "length", "stop_string", "time", "criteria"]
 
 
@@ -49,7 +51,12 @@ class Stopping:
     def _asked(self, ids: list[int]) -> FinishReason | None:
         prefix = torch.tensor([ids], device=self.device)
         for criterion in self.criteria:
-            if bool(torch.as_tensor(criterion(prefix, None)).all()):
+            try:
+                stops = bool(torch.as_tensor(criterion(prefix, None)).all())
+            except Exception as error:
+                name = getattr(criterion, "__name__", type(criterion).__name__)
+                raise GenerationError(f"stopping criterion {name} failed: {first_line(error)}") from error
+            if stops:
                 return _reason(criterion)
         return None
 

@@ -5,14 +5,15 @@ came of it. It never touches the target's cache, and nothing that it proposes ca
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, Generic, TypeVar, overload
+from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar, overload
 
 import torch
 from pydantic import BaseModel, ConfigDict
 
-from outrider.draft.tree import DraftTree, TreeBatch
+from outrider.draft.batch import TreeBatch
+from outrider.draft.tree import DraftTree
 
 API: Final = (0, 1)
 """Version of this contract: a plugin of the same major and no later minor version works."""
@@ -28,12 +29,19 @@ OptionsT = TypeVar("OptionsT", bound=DrafterOptions)
 
 
 class TokenView(Sequence[int]):
-    """The committed token ids of a row, read-only and without a copy; it grows as the row does."""
+    """The committed token ids of a row, read-only; they grow as the row does.
+
+    They are a copy: a drafter that changes them none the less deceives nobody but itself.
+    """
 
     __slots__ = ("_ids",)
 
-    def __init__(self, ids: list[int]) -> None:
-        self._ids = ids
+    def __init__(self, ids: Iterable[int]) -> None:
+        self._ids = list(ids)
+
+    def grow(self, tokens: Iterable[int]) -> None:
+        """Take in newly committed ids; called by the row."""
+        self._ids.extend(tokens)
 
     def __len__(self) -> int:
         return len(self._ids)
@@ -90,6 +98,18 @@ class RowStart:
     seed: int
 
 
+class DraftDecisions(Protocol):
+    """The random decisions that a row's draft may use; see `DraftView.draw` and `DraftView.noise`."""
+
+    def choose_several(self, law: torch.Tensor, count: int, index: int) -> list[int]:
+        """Draw different tokens from a law."""
+        ...
+
+    def noise(self, position: int, ids: torch.Tensor) -> torch.Tensor | None:
+        """Return the target's noise at a position."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class DraftView:
     """A row that wants a draft.
@@ -99,12 +119,49 @@ class DraftView:
         ids: all committed ids; the last is the root of the tree.
         max_depth: longest path that the row can still use.
         max_nodes: most nodes that the target verifies at once.
+        rule: how the draft will be verified.
+        decisions: where the row's random decisions come from; None when it decodes greedily.
     """
 
     row: int
     ids: TokenView
     max_depth: int
     max_nodes: int
+    rule: str = "match"
+    decisions: DraftDecisions | None = None
+
+    @property
+    def wants_q(self) -> bool:
+        """Whether the rule uses the laws that nodes were drawn from; else nodes may as well be chosen."""
+        return self.rule != "match" and self.decisions is not None
+
+    def draw(self, law: torch.Tensor, count: int = 1, index: int = 0) -> list[int]:
+        """Draw different tokens from a law, one after another, from the row's own stream of draft decisions.
+
+        Args:
+            law: `[draft vocab]`, its sum 1.
+            count: how many; fewer come where the law holds fewer.
+            index: tells the draws of a step apart.
+        """
+        if self.decisions is None:
+            return law.topk(min(count, int((law > 0).sum()))).indices.tolist()
+        return self.decisions.choose_several(law, count, index)
+
+    def noise(self, depth: int, ids: torch.Tensor) -> torch.Tensor | None:
+        """Return the Gumbel noise that the target will draw with at a depth, for coupled drafts.
+
+        Tokens with the largest log q + noise are the likeliest to be the target's own draw; a tree of such tokens is `coupled`.
+
+        Args:
+            depth: of the nodes that are chosen, 1 for the root's children.
+            ids: int64 token ids of the target, of any shape.
+
+        Returns:
+            float64 of the shape of `ids`; None where the target draws without noise (greedy) or the rule forbids it.
+        """
+        if self.decisions is None or self.rule != "match":
+            return None
+        return self.decisions.noise(len(self.ids) + depth - 1, ids)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +233,7 @@ class Drafter(ABC, Generic[OptionsT]):
         """Forget what the row holds beyond its first `length` tokens."""
 
     def end(self, rows: Sequence[int]) -> None:
-        """Forget rows, whether they finished or were given up."""
+        """Forget rows, whether they finished or were given up, and also where `begin` failed."""
 
 
 class RowDrafter(Drafter[OptionsT]):

@@ -1,13 +1,15 @@
 """The guard around a drafter: whatever it does wrong is stopped here, with its name in the error."""
 
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import torch
 
+from outrider.draft.batch import TreeBatch
 from outrider.draft.contract import DraftBatch, Drafter, OutcomeBatch, RowStart
-from outrider.draft.tree import DraftTree, TreeBatch
+from outrider.draft.tree import DraftTree
 from outrider.errors import DrafterError, first_line
 
 
@@ -33,7 +35,7 @@ class Guard:
             return TreeBatch.pack(empty), empty
         with self._named("propose"):
             trees: Any = self.drafter.propose(batch)
-            if not isinstance(trees, TreeBatch):
+            if type(trees) is not TreeBatch:
                 raise TypeError(f"expected a TreeBatch, got {type(trees).__name__}")
             values = trees.unpack()
             if len(values) != len(batch.rows):
@@ -42,12 +44,15 @@ class Guard:
             for tree, view in zip(values, batch.rows, strict=True):
                 if tree.tokens and max(tree.tokens) >= vocab:
                     raise ValueError(f"token {max(tree.tokens)} is not one of the target's {vocab}")
+                if tree.coupled and view.rule != "match":
+                    raise ValueError(f"a coupled tree can only be verified by the rule match, not by {view.rule}")
                 if len(tree) > view.max_nodes or tree.depth > view.max_depth:
                     raise ValueError(
                         f"a tree of {len(tree)} nodes and depth {tree.depth}, where the row has room for "
                         f"{view.max_nodes} and {view.max_depth}"
                     )
-        return trees, values
+            # Packed again from what was checked: the drafter may still hold the tensors that it gave.
+            return TreeBatch.pack(values), values
 
     def observe(self, batch: OutcomeBatch) -> None:
         """Tell the drafter what was committed."""
@@ -55,14 +60,19 @@ class Guard:
             self.drafter.observe(batch)
 
     def end(self, rows: Sequence[int]) -> None:
-        """Let the drafter forget rows."""
-        with self._named("end"):
-            self.drafter.end(rows)
+        """Let the drafter forget rows; that it fails is a warning, since the text is whole or its error is on its way."""
+        try:
+            with self._named("end"):
+                self.drafter.end(rows)
+        except DrafterError as error:
+            warnings.warn(str(error), stacklevel=2)
 
     @contextmanager
     def _named(self, method: str) -> Iterator[None]:
         try:
             with torch.no_grad():
                 yield
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # a drafter may raise anything, SystemExit too
             raise DrafterError(f"drafter '{self.drafter.name}' failed in {method}: {first_line(error)}") from error

@@ -5,13 +5,12 @@ stands for it wherever a parent is named. Every node's parent comes before it, a
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Self
 
-import torch
+from outrider.draft.laws import POINT, DraftLaws
 
 ROOT: Final = -1
-PADDING: Final = -2
 
 
 class MalformedTreeError(ValueError):
@@ -25,13 +24,20 @@ class DraftTree:
     Args:
         tokens: the token id of every node.
         parents: the index of every node's parent, `ROOT` for the children of the last committed token.
+        q_rows: for every node the row of `laws` that it was drawn from, `POINT` for a deterministic one; empty where all are.
+        laws: the laws of the drawn nodes.
+        coupled: the tokens were chosen with the target's own noise, which only the rule `match` allows.
 
     Raises:
-        MalformedTreeError: lengths differ, a parent does not come before its child, or two siblings are equal.
+        MalformedTreeError: lengths differ, a parent does not come before its child, two siblings are equal without having
+            been drawn with replacement, or a drawn node's law is no law or could not have given its token.
     """
 
     tokens: tuple[int, ...] = ()
     parents: tuple[int, ...] = ()
+    q_rows: tuple[int, ...] = ()
+    laws: DraftLaws | None = field(default=None, compare=False)
+    coupled: bool = False
 
     def __post_init__(self) -> None:
         if len(self.tokens) != len(self.parents):
@@ -42,9 +48,30 @@ class DraftTree:
                 raise MalformedTreeError(f"node {node} has parent {parent}: a parent is {ROOT} or an earlier node")
             if token < 0:
                 raise MalformedTreeError(f"node {node} has token {token}: token ids are not negative")
-            if (parent, token) in seen:
+            if (parent, token) in seen and not (self.laws and self.laws.replacement and self.q_rows[node] != POINT):
                 raise MalformedTreeError(f"node {node} repeats its sibling's token {token}")
             seen.add((parent, token))
+        if self.q_rows or self.laws is not None:
+            self._check_laws()
+
+    def _check_laws(self) -> None:
+        laws = self.laws
+        if len(self.q_rows) != len(self.tokens) or laws is None:
+            raise MalformedTreeError(
+                f"{len(self.q_rows)} q rows for {len(self.tokens)} nodes, with laws: {laws is not None}"
+            )
+        if fault := laws.fault():
+            raise MalformedTreeError(fault)
+        row_of: dict[int, int] = {}
+        for node, (token, parent, row) in enumerate(zip(self.tokens, self.parents, self.q_rows, strict=True)):
+            if row == POINT:
+                continue
+            if not 0 <= row < len(laws.q):
+                raise MalformedTreeError(f"node {node} has q row {row}, but there are {len(laws.q)}")
+            if row_of.setdefault(parent, row) != row:
+                raise MalformedTreeError(f"node {node} was drawn from another law than its sibling")
+            if not laws.chance(row, token) > 0:
+                raise MalformedTreeError(f"node {node} was drawn from a law that gives its token {token} no chance")
 
     @classmethod
     def chain(cls, tokens: Iterable[int]) -> Self:
@@ -77,6 +104,10 @@ class DraftTree:
             found.append(1 if parent == ROOT else found[parent] + 1)
         return found
 
+    def children(self, node: int) -> list[int]:
+        """Return the children of `node` in sibling order."""
+        return [index for index in range(node + 1, len(self.tokens)) if self.parents[index] == node]
+
     def child(self, node: int, token: int) -> int | None:
         """Return the child of `node` (`ROOT` for the root) that holds `token`, if there is one."""
         for index in range(node + 1, len(self.tokens)):
@@ -91,63 +122,3 @@ class DraftTree:
             found.append(node)
             node = self.parents[node]
         return tuple(reversed(found))
-
-
-@dataclass(frozen=True, slots=True)
-class TreeBatch:
-    """The trees of several rows, padded to one width, as they go into the target's forward.
-
-    Args:
-        tokens: `[rows, width]` int64.
-        parents: `[rows, width]` int64, `PADDING` where a row has fewer nodes.
-    """
-
-    tokens: torch.Tensor
-    parents: torch.Tensor
-
-    @classmethod
-    def pack(cls, trees: Sequence[DraftTree]) -> Self:
-        """Pad the trees of several rows to the widest; tensors on the CPU."""
-        width = max(map(len, trees), default=0)
-        tokens = [[*tree.tokens, *[0] * (width - len(tree))] for tree in trees]
-        parents = [[*tree.parents, *[PADDING] * (width - len(tree))] for tree in trees]
-        shape = (len(trees), width)
-        return cls(
-            torch.tensor(tokens, dtype=torch.long).view(shape), torch.tensor(parents, dtype=torch.long).view(shape)
-        )
-
-    def unpack(self) -> list[DraftTree]:
-        """Return every row's tree, checked. Reads from the device once.
-
-        Raises:
-            MalformedTreeError: as `DraftTree`.
-        """
-        trees = []
-        for tokens, parents in torch.stack([self.tokens, self.parents], 1).tolist():
-            size = len(parents) - parents.count(PADDING)
-            trees.append(DraftTree(tuple(tokens[:size]), tuple(parents[:size])))
-        return trees
-
-    @property
-    def width(self) -> int:
-        """Nodes a row, padding included."""
-        return self.tokens.shape[1]
-
-    def to(self, device: torch.device) -> "TreeBatch":
-        """Move the tensors to `device`."""
-        return TreeBatch(self.tokens.to(device, non_blocking=True), self.parents.to(device, non_blocking=True))
-
-    def ancestors(self) -> torch.Tensor:
-        """Say which node hangs below which: `[rows, 1 + width, 1 + width]` bool, the root first.
-
-        Entry `[b, i, j]` is true when j is i or one of its ancestors. Padding is an ancestor of itself alone. Reachability
-        by repeated squaring, so that trees on a GPU need no host read.
-        """
-        rows, size = self.parents.shape[0], self.width + 1
-        up = torch.zeros(rows, size, size + 1, device=self.parents.device)
-        columns = torch.where(self.parents >= ROOT, (self.parents + 1).clamp(0, size - 1), size)
-        up[:, 1:].scatter_(2, columns.unsqueeze(2), 1.0)  # padding's edge goes to a column that is cut off
-        reach = up[..., :size] + torch.eye(size, device=up.device)
-        for _ in range(max(1, (size - 1).bit_length())):
-            reach = (reach @ reach).clamp(max=1.0)
-        return reach > 0

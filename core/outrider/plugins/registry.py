@@ -7,7 +7,6 @@ import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any, Final
 
@@ -84,7 +83,7 @@ class Registry:
         found: list[DrafterRecord] = []
 
         def register(drafter: DrafterClass) -> None:
-            _check_class(drafter)
+            check_class(drafter)
             if any(drafter.name == other.name for other in found):
                 raise TypeError(f"two drafters are named '{drafter.name}'")
             found.append(DrafterRecord(drafter.name, drafter, record.name, record.distribution, record.version))
@@ -92,6 +91,8 @@ class Registry:
         try:
             for implementation in plugin.implementations:
                 implementation.function(**dict.fromkeys(implementation.argnames, register))
+            if plugin.implementations and not found:
+                raise TypeError("its register_drafters registered nothing")
             taken = [self._clash(new) for new in found if new.name in self._drafters]
         except KeyboardInterrupt:
             raise
@@ -135,42 +136,59 @@ class Registry:
 
 
 @lru_cache(maxsize=1)
-def registry() -> Registry:
-    """Return the drafters of all installed plugins; one that does not work is warned of once."""
-    return _loaded(tuple(installed()))
+def _installed() -> Registry:
+    return Registry(load_plugins(installed()))
 
 
-def _loaded(points: tuple[EntryPoint, ...]) -> Registry:
-    found = Registry(load_plugins(points))
-    for plugin in found.plugins:
+@lru_cache(maxsize=1)
+def _warn() -> None:
+    for plugin in _installed().plugins:
         if plugin.detail:
             state = "failed to load" if plugin.status == "failed" else "is loaded, but"
-            warnings.warn(f"outrider plugin '{plugin.name}' ({plugin.origin}) {state}: {plugin.detail}", stacklevel=3)
+            warnings.warn(f"outrider plugin '{plugin.name}' ({plugin.origin}) {state}: {plugin.detail}", stacklevel=4)
+
+
+def registry() -> Registry:
+    """Return the drafters of all installed plugins; one that does not work is warned of once."""
+    found = _installed()
+    _warn()
     return found
 
 
-def _check_class(drafter: Any) -> None:
+def reload() -> None:
+    """Forget which plugins are installed, so that they are looked up again."""
+    _installed.cache_clear()
+    _warn.cache_clear()
+
+
+def check_class(drafter: Any) -> None:
     """Refuse what is no drafter for this version of the contract.
 
     Raises:
-        TypeError: with the reason.
+        InputError: with the reason.
     """
+    fault = _fault(drafter)
+    if fault:
+        raise InputError(fault)
+
+
+def _fault(drafter: Any) -> str:
     if not (isinstance(drafter, type) and issubclass(drafter, Drafter)):
-        raise TypeError(f"{drafter!r} is no subclass of outrider.Drafter")
+        return f"{drafter!r} is no subclass of outrider.Drafter"
     label = drafter.__name__
     name, api = getattr(drafter, "name", None), getattr(drafter, "requires_api", None)
     if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise TypeError(f"{label}.name = {name!r}: a drafter's name is lower-case words with hyphens")
-    if not (isinstance(api, tuple) and len(api) == 2 and all(isinstance(part, int) for part in api)):
-        raise TypeError(f"{label}.requires_api = {api!r}: state the API that it was written for, such as {API}")
+        return f"{label}.name = {name!r}: a drafter's name is lower-case words with hyphens"
+    if not (isinstance(api, tuple) and len(api) == 2 and all(isinstance(part, int) and part >= 0 for part in api)):
+        return f"{label}.requires_api = {api!r}: state the API that it was written for, such as {API}"
     if api[0] != API[0] or api[1] > API[1]:
         have, want = ".".join(map(str, API)), ".".join(map(str, api))
-        raise TypeError(f"{label} was written for drafter API {want}, and this outrider has {have}")
-    if not issubclass(drafter.Options, DrafterOptions):
-        raise TypeError(f"{label}.Options is no subclass of outrider.DrafterOptions")
+        return f"{label} was written for drafter API {want}, and this outrider has {have}"
+    if not (isinstance(drafter.Options, type) and issubclass(drafter.Options, DrafterOptions)):
+        return f"{label}.Options is no subclass of outrider.DrafterOptions"
     if inspect.isabstract(drafter):
-        missing = ", ".join(sorted(drafter.__abstractmethods__))
-        raise TypeError(f"{label} does not implement {missing}")
+        return f"{label} does not implement {', '.join(sorted(drafter.__abstractmethods__))}"
+    return ""
 
 
 def _from_file(word: str) -> DrafterRecord:
@@ -184,7 +202,9 @@ def _from_file(word: str) -> DrafterRecord:
         module: Any = importlib.util.module_from_spec(spec) if spec else None
         spec.loader.exec_module(module)  # type: ignore[union-attr]
         drafter = getattr(module, label)
-        _check_class(drafter)
-    except Exception as error:
+        check_class(drafter)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # a file may raise anything, SystemExit too
         raise InputError(f"drafter '{word}' can't be loaded: {first_line(error)}") from error
     return DrafterRecord(drafter.name, drafter, "", str(path), "")

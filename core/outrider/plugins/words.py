@@ -4,13 +4,13 @@ import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from pydantic import ValidationError
 
 from outrider.draft.contract import Drafter, DrafterOptions, TargetInfo
 from outrider.errors import DrafterError, InputError, OutriderError, first_line
-from outrider.plugins.registry import Registry, registry
+from outrider.plugins.registry import Registry, check_class, registry
 from outrider.validation import explain
 
 # vLLM's words for what is named otherwise here.
@@ -100,11 +100,14 @@ def choose(
         UnknownDrafterError: nobody provides it.
         InputError: an unknown option or a bad value.
     """
-    given = dict(options or {})
+    given = _as_options(options)
+    if not isinstance(word, str | Mapping) and not (isinstance(word, type) and issubclass(word, Drafter)):
+        raise InputError(f"a drafter is a name, a mapping, a Drafter class or object, not {word!r}")
     if isinstance(word, type):
+        check_class(word)
         drafter = word
     else:
-        choice = read_word(word) if isinstance(word, str) else read_mapping(cast("Mapping[str, Any]", word))
+        choice = read_word(word) if isinstance(word, str) else read_mapping(word)
         twice = set(given).intersection(choice.options)
         if twice:
             raise InputError(f"option '{min(twice)}' of drafter '{choice.name}' is given twice")
@@ -114,6 +117,12 @@ def choose(
         return drafter, drafter.Options.model_validate(given)
     except ValidationError as error:
         raise InputError(f"drafter '{drafter.name}': {explain(error, drafter.Options, 'option')}") from error
+
+
+def _as_options(options: Any) -> dict[str, Any]:
+    if options is not None and not isinstance(options, Mapping):
+        raise InputError(f"drafter_options = {options!r}: must be a mapping of option names to values")
+    return dict(options or {})
 
 
 def make_drafter(

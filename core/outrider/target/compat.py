@@ -74,6 +74,7 @@ def prepare(model: PreTrainedModel, ids: torch.Tensor, options: Mapping[str, Any
         return Prepared(generation_config, logits_processor, stopping_criteria)
 
     mask = torch.ones_like(ids)
+    options = {"cache_implementation": "dynamic", "use_cache": True} | dict(options)  # the cache is this decoder's own
     generate: Any = model.generate
     prepared: Prepared = generate(ids, attention_mask=mask, custom_generate=capture, **options)
     return prepared
@@ -121,9 +122,11 @@ def with_stop_strings(prepared: Prepared, stop_strings: str | list[str] | None, 
     Raises:
         ValueError: there are stop strings but no tokenizer, or they are not strings.
     """
-    if not stop_strings:
+    if stop_strings is None:
         return prepared.criteria
+    strings = [stop_strings] if isinstance(stop_strings, str) else list(stop_strings)
+    if not strings or not all(isinstance(string, str) and string for string in strings):
+        raise ValueError(f"stop_strings = {stop_strings!r}: must be one or more strings that are not empty")
     if tokenizer is None:
         raise ValueError("stop_strings need a tokenizer, and the model was loaded without one")
-    strings = [stop_strings] if isinstance(stop_strings, str) else list(stop_strings)
     return StoppingCriteriaList([*prepared.criteria, StopStringCriteria(tokenizer, strings)])

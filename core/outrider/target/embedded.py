@@ -61,7 +61,7 @@ EMBEDDED: Final = {
 
 def cache_folder() -> Path:
     """Return the folder for fetched models: `OUTRIDER_CACHE`, else `outrider` under the user's XDG cache."""
-    named = os.environ.get("OUTRIDER_CACHE")
+    named = os.environ.get("OUTRIDER_CACHE", "").strip()
     if named:
         return Path(named).expanduser()
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "outrider"
@@ -80,10 +80,11 @@ def fetch(name: str, report: Report = lambda line: print(line, file=sys.stderr))
     Raises:
         FetchError: no network, a wrong checksum, a missing package, or no room.
     """
-    source, folder = EMBEDDED[name], cache_folder() / name
-    if folder.is_dir():
-        return folder
+    source = EMBEDDED[name]
     try:
+        folder = cache_folder() / name
+        if folder.exists():
+            return _complete(folder)
         folder.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(folder.parent / f".{name}.lock"):
             if not folder.is_dir():
@@ -91,9 +92,18 @@ def fetch(name: str, report: Report = lambda line: print(line, file=sys.stderr))
                     _download(source, work, report)
                     _convert(source, work, report)
                     (work / "model").rename(folder)
-    except OSError as error:
-        raise FetchError(f"can't fetch {name} into {folder.parent}: {first_line(error)}") from error
+    except FetchError:
+        raise
+    except Exception as error:  # a full disk alone raises several kinds
+        raise FetchError(f"can't fetch {name} into the cache (OUTRIDER_CACHE): {first_line(error)}") from error
     report(f"{name} is ready in {folder}")
+    return folder
+
+
+def _complete(folder: Path) -> Path:
+    missing = [name for name in ("config.json", "model.safetensors", "tokenizer.json") if not (folder / name).is_file()]
+    if missing:
+        raise FetchError(f"{folder} lacks {', '.join(missing)}; remove the folder, and it will be fetched again")
     return folder
 
 

@@ -55,7 +55,11 @@ def load(
 
 def _from_files(name: str, tokenizer: Any, dtype: str | torch.dtype | None, device: torch.device) -> Target:
     where = str(fetch(name)) if name in EMBEDDED else name
+    if not name.strip():
+        raise ModelError(f"which model? an embedded one ({', '.join(EMBEDDED)}), a folder, or a Hub id")
     path = Path(where).expanduser()
+    if path.is_file():
+        raise ModelError(f"model '{name}' is a file; give the folder that holds config.json and the weights")
     if not path.exists() and (name.startswith((".", "/", "~")) or name.count("/") != 1):
         raise ModelError(
             f"model '{name}': no such folder, and neither an embedded model ({', '.join(EMBEDDED)}) nor a Hub id (owner/name)."

@@ -6,8 +6,9 @@ from typing import Any
 import torch
 from transformers import PreTrainedModel
 
+from outrider.draft.batch import TreeBatch
 from outrider.draft.contract import TargetInfo
-from outrider.draft.tree import TreeBatch
+from outrider.errors import ModelError
 from outrider.target import compat
 from outrider.target.attention import PositionTable, build_masks
 from outrider.target.cache import RowCache
@@ -31,7 +32,15 @@ class Target:
         self._names = compat.ForwardNames.of(model)
 
     def open(self, rows: int, capacity: int = 256) -> RowCache:
-        """Make the empty cache of `rows` rows, with room for `capacity` columns before it grows."""
+        """Make the empty cache of `rows` rows, with room for `capacity` columns before it grows.
+
+        Raises:
+            ModelError: the model is in training mode.
+        """
+        if self.model.training:
+            raise ModelError(
+                "the model is in training mode, where dropout makes every forward differ; call model.eval() first"
+            )
         return RowCache(rows, capacity, self.info.device)
 
     @torch.no_grad()

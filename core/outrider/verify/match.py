@@ -1,9 +1,12 @@
 """The rule `match`: follow the child that equals the target's own draw."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from outrider.draft.tree import ROOT, DraftTree
-from outrider.verify.sampling import Draw
+
+Draw = Callable[[int], int]
+"""The target's token after a node; `ROOT` for the root."""
 
 
 @dataclass(frozen=True, slots=True)

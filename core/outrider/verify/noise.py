@@ -40,24 +40,38 @@ def _mix_tensor(values: torch.Tensor) -> torch.Tensor:
     return values ^ _shift(values, 31)
 
 
-def gumbel(seed: int, position: int, ids: torch.Tensor) -> torch.Tensor:
-    """Return standard Gumbel noise for tokens at a position.
+def _key(seed: int, fields: tuple[int, ...]) -> int:
+    key = _mix(seed)
+    for part in fields:
+        key = _mix(key ^ (part & _MASK))
+    return key
+
+
+def _uniform(bits: torch.Tensor) -> torch.Tensor:
+    return (_shift(bits, 11).to(torch.float64) + 0.5) * 2.0**-53
+
+
+def uniform(seed: int, fields: tuple[int, ...]) -> float:
+    """Return a number above 0 and below 1, of 53 bits, for a seed and what else tells a decision apart."""
+    return ((_mix(_key(seed, fields)) >> 11) + 0.5) * 2.0**-53
+
+
+def gumbel(seed: int, fields: tuple[int, ...], ids: torch.Tensor) -> torch.Tensor:
+    """Return standard Gumbel noise for tokens.
 
     It is -log(E) with E = -log(1 - u) exponential and u of 53 bits; the large values, which decide a draw, come from small
     u, where the spacing is finest.
 
     Args:
         seed: of the row, below 2**63.
-        position: index of the token in the row's committed ids.
+        fields: what tells the draw apart: for the target's own, the index of the token in the row's committed ids.
         ids: int64 token ids, of any shape.
 
     Returns:
         float64 of the shape of `ids`.
     """
-    key = _mix(_mix(seed) ^ position)
-    bits = _mix_tensor(ids ^ _signed(key))
-    uniform = (_shift(bits, 11).to(torch.float64) + 0.5) * 2.0**-53
-    return -torch.log(-torch.log1p(-uniform))
+    bits = _mix_tensor(ids ^ _signed(_key(seed, fields)))
+    return -torch.log(-torch.log1p(-_uniform(bits)))
 
 
 def gumbel_max(scores: torch.Tensor, seed: int, position: int) -> torch.Tensor:
@@ -74,6 +88,6 @@ def gumbel_max(scores: torch.Tensor, seed: int, position: int) -> torch.Tensor:
     if scores.is_cpu:  # elsewhere finding the survivors would be a host read
         ids = (scores > -torch.inf).nonzero().flatten()
         if 0 < ids.numel() < scores.numel():
-            return ids[(scores[ids].double() + gumbel(seed, position, ids)).argmax()]
+            return ids[(scores[ids].double() + gumbel(seed, (position,), ids)).argmax()]
     ids = torch.arange(scores.numel(), device=scores.device)
-    return (scores.double() + gumbel(seed, position, ids)).argmax()
+    return (scores.double() + gumbel(seed, (position,), ids)).argmax()

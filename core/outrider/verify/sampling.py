@@ -1,6 +1,6 @@
-"""The target's own draw at the nodes of a tree: logits, processors on the node's own path, then argmax or noise."""
+"""The target's scores at the nodes of a tree: logits, then the processors on each node's own path."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,10 +8,56 @@ import torch
 from transformers import LogitsProcessorList
 
 from outrider.draft.tree import ROOT, DraftTree
-from outrider.verify.noise import gumbel_max
+from outrider.verify.decisions import Decisions
+from outrider.verify.match import Draw, Verdict, match
+from outrider.verify.processors import Processors
+from outrider.verify.rules import RATIO_RULES
 
-Draw = Callable[[int], int]
-"""The target's token after a node; `ROOT` for the root."""
+
+class NodeScores:
+    """Processed scores of one row's root and nodes, worked out when they are asked for.
+
+    Args:
+        processors: applied to float32 logits with the ids that lead to a node, as plain decoding applies them.
+        logits: `[1 + nodes, vocab]` from the target's forward, the root's first.
+        tree: the verified tree.
+        ids: the row's committed ids, the root last.
+    """
+
+    def __init__(self, processors: Processors, logits: torch.Tensor, tree: DraftTree, ids: Sequence[int]) -> None:
+        self.logits = logits
+        self.tree = tree
+        self._processors = processors
+        self._committed = ids
+        self._known: dict[int, torch.Tensor] = {}
+
+    def __call__(self, node: int) -> torch.Tensor:
+        """Return the scores `[vocab]` float32 after a node; they may not be changed."""
+        found = self._known.get(node)
+        if found is None:
+            logits = self.logits[node + 1 : node + 2].to(torch.float32, copy=True)
+            found = self._known[node] = self._processors(self._prefix(node), logits)[0]
+        return found
+
+    def all(self) -> torch.Tensor:
+        """Return the scores of the root and all nodes, `[1 + nodes, vocab]`, in one pass where no processor needs the path."""
+        if self._processors.context_free:
+            return self._processors(self._prefix(ROOT), self.logits.to(torch.float32, copy=True))
+        return torch.stack([self(node) for node in range(ROOT, len(self.tree))])
+
+    def read(self) -> None:
+        """Bring all scores to the CPU, in one read from the device."""
+        self._known = dict(enumerate(self.all().cpu(), ROOT))
+
+    def position(self, node: int) -> int:
+        """Return the index that the token after a node has in the row's ids."""
+        return len(self._committed) + len(self.tree.path(node))
+
+    def _prefix(self, node: int) -> torch.Tensor:
+        path = [self.tree.tokens[step] for step in self.tree.path(node)]
+        return torch.tensor(
+            [[*self._committed, *path]] if self._processors.needs_ids else [[]], device=self.logits.device
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,51 +65,59 @@ class Sampler:
     """How a row draws.
 
     Args:
-        processors: applied to float32 logits with the ids that lead to a node, as plain decoding applies them.
-        seed: of the row, or None for greedy decoding.
+        processors: those of plain decoding.
+        decisions: where random decisions come from, or None for greedy decoding.
+        rule: how accept decisions are drawn; greedy decoding draws none.
     """
 
-    processors: LogitsProcessorList
-    seed: int | None
+    processors: Processors
+    decisions: Decisions | None
+    rule: str = "match"
+
+    @classmethod
+    def of(cls, processors: LogitsProcessorList, decisions: Decisions | None, rule: str = "match") -> "Sampler":
+        """Make a sampler from what `generate` prepared."""
+        return cls(Processors.of(processors), decisions, rule)
+
+    def scores(self, logits: torch.Tensor, tree: DraftTree, ids: Sequence[int]) -> NodeScores:
+        """Return the scores at a tree's nodes; see `NodeScores`."""
+        return NodeScores(self.processors, logits, tree, ids)
 
     @torch.no_grad()
-    def first(self, logits: torch.Tensor, ids: Sequence[int]) -> int:
-        """Draw after `ids` from the logits `[vocab]` of the last one."""
-        return self.draws(logits[None], DraftTree(), ids)(ROOT)
-
-    @torch.no_grad()
-    def draws(self, logits: torch.Tensor, tree: DraftTree, ids: Sequence[int]) -> Draw:
-        """Return the target's draws at the root and the nodes of a tree.
-
-        On a CPU a node is drawn when it is asked for, since a walk visits few; elsewhere all are drawn at once and read from
-        the device together.
+    def verify(self, scores: NodeScores, length: int) -> Verdict:
+        """Decide what is kept of a tree.
 
         Args:
-            logits: `[1 + nodes, vocab]` from the target's forward, the root's first.
-            tree: the verified tree.
-            ids: the row's committed ids, the root last.
+            scores: at the tree's nodes.
+            length: the row's committed ids.
         """
-        if self.seed is None and not self.processors:
-            return _table(logits.float().argmax(-1))
-        committed = torch.tensor([[*ids]], device=logits.device)
-        depths = [0, *tree.depths()]
+        if self.decisions is None or self.rule == "match":
+            return match(scores.tree, self._draws(scores))
+        if not scores.logits.is_cpu:
+            scores.read()
+        return RATIO_RULES[self.rule](scores.tree, scores, self.decisions.at(length))
 
-        @torch.no_grad()
-        def draw(node: int) -> torch.Tensor:
-            path = [tree.tokens[step] for step in tree.path(node)]
-            prefix: Any = torch.cat([committed, torch.tensor([path], dtype=torch.long, device=logits.device)], 1)
-            row: Any = logits[node + 1 : node + 2].to(torch.float32, copy=True)
-            scores = self.processors(prefix, row)[0]
-            if self.seed is None:
-                return scores.argmax()
-            return gumbel_max(scores, self.seed, len(ids) + depths[node + 1])
+    def _draws(self, scores: NodeScores) -> Draw:
+        """Return the target's own draws.
 
-        if logits.is_cpu:
-            return lambda node: int(draw(node))
-        return _table(torch.stack([draw(node) for node in range(ROOT, len(tree))]))
+        On a CPU a node is drawn when it is asked for, since a walk visits few; elsewhere, and where it costs nothing, all are
+        drawn at once and read from the device together.
+        """
+        decisions = self.decisions
+        if decisions is None:
+            if self.processors.empty:
+                return _table(scores.logits.argmax(-1))
+            if not scores.logits.is_cpu:
+                return _table(scores.all().argmax(-1))
+            return lambda node: int(scores(node).argmax())
+        if scores.logits.is_cpu:
+            return lambda node: int(decisions.target(scores(node), scores.position(node)))
+        every = scores.all()
+        nodes = range(ROOT, len(scores.tree))
+        return _table(torch.stack([decisions.target(every[node + 1], scores.position(node)) for node in nodes]))
 
 
 def _table(drawn: torch.Tensor) -> Draw:
     """Read all draws from the device at once."""
-    tokens: list[int] = drawn.tolist()
+    tokens: Any = drawn.tolist()
     return lambda node: tokens[node + 1]
