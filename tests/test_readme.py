@@ -28,6 +28,7 @@ def test_the_python_examples_run_in_order(smollm2: outrider.Target, monkeypatch:
         exec(compile(block, "README.md", "exec"), scope)
     assert scope["result"].text
     registered: list[type] = []
+    assert scope["result"].stats.num_accepted_draft_tokens > 0
     scope["register_drafters"](registered.append)
     assert registered == [scope["Repeat"]]
 

@@ -59,14 +59,16 @@ def load_config(path: str | Path) -> Config:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"config file {path} can't be read: {error}") from error
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise ConfigError(f"config file {path} can't be read: {reason}") from error
     try:
         values = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         lines = text.splitlines() or [""]
         found = re.search(r"at line (\d+)", str(error))
         number = int(found[1]) if found else len(lines)
-        raise ConfigError(f"{path}:{number}: {error}, in `{lines[number - 1].strip()}`") from error
+        reason = str(error).partition(" (at ")[0]
+        raise ConfigError(f"{path}:{number}: {reason}, in `{lines[number - 1].strip()}`") from error
     try:
         config = Config.model_validate(values)
     except ValidationError as error:

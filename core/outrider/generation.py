@@ -18,7 +18,8 @@ from outrider.errors import InputError, first_line
 from outrider.plugins.words import DrafterWord, make_drafter
 from outrider.target.model import Target
 
-Prompt = str | Sequence[int] | torch.Tensor
+Prompt = str | Sequence[int] | torch.Tensor | Sequence[Mapping[str, str]]
+"""Text, the ids of one row, or the messages of a chat."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +117,8 @@ def stream(
 
     Every step holds its new `tokens`, `from_draft` for each of them, and `texts`, the text that each completes.
     """
+    if not isinstance(target, Target):
+        raise InputError(f"{target!r} is no target; make one with outrider.load")
     guard = Guard(make_drafter(drafter, drafter_options, target.info))
     return Stream(target, guard, encode(target, prompt, chat), options)
 
@@ -133,7 +136,7 @@ def generate(
 
     Args:
         target: from `outrider.load`.
-        prompt: text, or ids as a sequence or a tensor of one row.
+        prompt: text, ids as a sequence or a tensor of one row, or the messages of a chat as `{"role": ..., "content": ...}`.
         drafter: a name (`ngram`, `none`, `dist/name`, `path/to/file.py::Class`), vLLM's mapping, or a drafter object.
         drafter_options: the drafter's own options.
         chat: put a text prompt into the model's chat template; by default where there is one.
@@ -157,6 +160,8 @@ def encode(target: Target, prompt: Prompt, chat: bool | None = None) -> list[int
     """
     if isinstance(prompt, str):
         return _encode_text(target, prompt, chat)
+    if isinstance(prompt, Sequence) and prompt and all(isinstance(one, Mapping) for one in prompt):
+        return _encode_chat(target, prompt)
     if chat:
         raise InputError("chat=True needs a text prompt; ids are taken as they are")
     values: Any = prompt.tolist() if hasattr(prompt, "tolist") else prompt
@@ -168,23 +173,26 @@ def encode(target: Target, prompt: Prompt, chat: bool | None = None) -> list[int
             raise TypeError
         return [operator.index(token) for token in ids]
     except TypeError:
-        raise InputError("the prompt must be a text or the ids of one row, whole numbers all") from None
+        raise InputError("the prompt must be one text, one row of ids, or the messages of one chat") from None
 
 
 def _encode_text(target: Target, prompt: str, chat: bool | None) -> list[int]:
-    tokenizer = target.tokenizer
     if not prompt:
         raise InputError("the prompt is empty: give at least one character")
-    if tokenizer is None:
+    if target.tokenizer is None:
         raise InputError("the model was loaded without a tokenizer, so the prompt must be ids")
-    template = getattr(tokenizer, "chat_template", None)
-    if chat and not template:
-        raise InputError("the model has no chat template; leave chat out, or pass the raw text")
+    template = getattr(target.tokenizer, "chat_template", None)
+    if chat or (chat is None and template):
+        return _encode_chat(target, [{"role": "user", "content": prompt}])
+    return list(target.tokenizer(prompt).input_ids)
+
+
+def _encode_chat(target: Target, messages: Sequence[Any]) -> list[int]:
+    tokenizer = target.tokenizer
+    if not getattr(tokenizer, "chat_template", None):
+        raise InputError("the model has no chat template; leave chat out and pass the bare text or ids")
     try:
-        if chat is False or not template:
-            return list(tokenizer(prompt).input_ids)
-        messages = [{"role": "user", "content": prompt}]
-        text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+        text = tokenizer.apply_chat_template(list(messages), tokenize=False, add_generation_prompt=True)
     except Exception as error:  # templates are the model's own programs
-        raise InputError(f"the prompt can't be put into ids: {first_line(error)}") from error
+        raise InputError(f"the prompt can't be put into the chat template: {first_line(error)}") from error
     return list(tokenizer(text, add_special_tokens=False).input_ids)

@@ -91,9 +91,9 @@ def test_accepted_draft_tokens_are_coloured(generate: Run) -> None:
 
 def test_the_prompt_may_come_from_stdin(generate: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = generate("-p", "hello")[1]
-    monkeypatch.setattr("sys.stdin", io.StringIO("hello"))
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"hello")))
     assert generate("-p", "-")[1] == expected
-    monkeypatch.setattr("sys.stdin", io.StringIO(""))
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"")))
     assert generate("-p", "-")[0] == 2
 
 

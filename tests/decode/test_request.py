@@ -56,12 +56,12 @@ def test_bad_options_get_one_clear_line(options: dict[str, Any], message: str) -
         ("", "the prompt is empty"),
         ([64], "token id 64, but the model's ids run from 0 to 63"),
         ([-1], "token id -1"),
-        ([1.5], "whole numbers"),
-        ([[1, 2], [3, 4]], "ids of one row"),
+        ([1.5], "one row of ids"),
+        ([[1, 2], [3, 4]], "one row of ids"),
         (None, "the prompt is a NoneType"),
         (3, "the prompt is a int"),
         ({1, 2}, "the prompt is a set"),
-        ([True], "whole numbers"),
+        ([True], "one row of ids"),
     ],
 )
 def test_bad_prompts_get_one_clear_line(prompt: Any, message: str) -> None:

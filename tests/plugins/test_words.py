@@ -121,15 +121,15 @@ def test_a_class_in_a_file_is_a_drafter(file: Path) -> None:
 
 @pytest.mark.parametrize(
     ("class_name", "message"),
-    [("Missing", "no attribute 'Missing'"), ("Nameless", "name = None"), ("outrider", "no subclass")],
+    [("Missing", "has no class Missing"), ("Nameless", "name = None"), ("outrider", "no subclass")],
 )
 def test_a_class_that_is_no_drafter_is_named(file: Path, class_name: str, message: str) -> None:
-    with pytest.raises(outrider.InputError, match=f"can't be loaded: .*{message}"):
+    with pytest.raises(outrider.InputError, match=message):
         outrider.generate(tiny_target(), [1], f"{file}::{class_name}")
 
 
 def test_a_missing_or_broken_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(outrider.InputError, match="is no Python file"):
+    with pytest.raises(outrider.InputError, match="is not there"):
         outrider.generate(tiny_target(), [1], f"{tmp_path}/none.py::Class")
     (tmp_path / "broken.py").write_text("def")
     with pytest.raises(outrider.InputError, match="SyntaxError"):

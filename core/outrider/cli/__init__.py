@@ -5,6 +5,8 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from rich.console import Console
+from rich.table import Table
 from transformers.utils import logging as transformers_logging
 
 
@@ -17,3 +19,14 @@ def quiet() -> Iterator[None]:
         warnings.formatwarning = lambda message, *_, **__: f"warning: {message}\n"
         warnings.filterwarnings("ignore", module="transformers")
         yield
+
+
+def print_table(table: Table) -> None:
+    """Print a table; nothing in it is cut off, and lines are not broken where no terminal asks for it."""
+    for column in table.columns:
+        column.overflow = "fold"
+    console = Console()
+    if not console.is_terminal:
+        console.width = 10_000
+        table.expand = False
+    console.print(table, soft_wrap=not console.is_terminal)

@@ -2,11 +2,12 @@
 
 import os
 import sys
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import typer
 from typer.main import get_command
 
+import outrider
 from outrider.cli import drafters, fetch, generate, plugins
 from outrider.errors import OutriderError
 
@@ -15,6 +16,7 @@ app = typer.Typer(
     help="Lossless speculative decoding: the model's own text, sooner, with a drafter picked by name.",
     add_completion=False,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 # typer brings a click of its own, or uses the installed one, by its version; its public names lead to the right base.
@@ -31,23 +33,39 @@ def main(arguments: list[str] | None = None) -> None:
     sys.exit(run_app(app, sys.argv[1:] if arguments is None else arguments, "outrider"))
 
 
+@app.callback(invoke_without_command=True)
+def _common(
+    version: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False,
+) -> None:
+    if version:
+        typer.echo(f"outrider {outrider.__version__}")
+        raise typer.Exit
+
+
 def run_app(application: typer.Typer, arguments: list[str], name: str) -> int:
     """Run a command line and return its exit status; every error is one line on stderr."""
     command: Any = get_command(application)
+    if sys.stdout is None:
+        return _fail("there is no standard output to write to", 1)
     try:
         status = command.main(arguments or ["--help"], prog_name=name, standalone_mode=False)
         sys.stdout.flush()
     except OutriderError as error:
         return _fail(str(error), error.exit_status)
     except _UsageError as error:
-        return _fail(error.format_message(), 2)
+        return _fail(error.format_message().replace("Value error, ", ""), 2)
     except (KeyboardInterrupt, typer.Abort):
         print("\ninterrupted", file=sys.stderr)  # noqa: T201
         return 130
-    except BrokenPipeError:
-        # Whoever read us has seen enough; Python would complain when it flushes stdout at the end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (BrokenPipeError, SystemExit) as error:
+        # Whoever read us has seen enough, which typer turns into an exit of its own; Python would complain at its end.
+        if isinstance(error, SystemExit) and not isinstance(error.__context__, BrokenPipeError):
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 0
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return _fail(f"the output can't be written: {error.strerror or error}", 1)
     if not arguments:
         return 2
     return status if isinstance(status, int) else 0

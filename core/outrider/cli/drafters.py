@@ -4,10 +4,9 @@ import json
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
-from outrider.cli import quiet
+from outrider.cli import print_table, quiet
 from outrider.plugins.registry import DrafterRecord, registry
 
 
@@ -22,7 +21,7 @@ def command(as_json: Annotated[bool, typer.Option("--json", help="Print a JSON l
     for record in records:
         origin = f"{record.distribution} {record.version}".strip()
         table.add_row(record.name, origin, " ".join(record.options), record.summary)
-    Console().print(table)
+    print_table(table)
 
 
 def _as_dict(record: DrafterRecord) -> dict[str, object]:

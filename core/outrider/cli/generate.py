@@ -11,6 +11,7 @@ import typer
 
 from outrider.cli import quiet
 from outrider.config import Config, load_config
+from outrider.decode.request import check_options
 from outrider.decode.stats import Stats
 from outrider.errors import InputError
 from outrider.generation import Result, Stream, stream
@@ -30,10 +31,16 @@ class Colour(StrEnum):
 
 
 def command(
-    prompt: Annotated[str | None, typer.Option("-p", "--prompt", help="The prompt; - reads it from stdin.")] = None,
-    model: Annotated[str | None, typer.Option("-m", "--model", help="smollm2, a folder, or a Hub id.")] = None,
+    prompt: Annotated[
+        str | None, typer.Option("-p", "--prompt", help="The prompt (required); - reads it from stdin.")
+    ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option("-m", "--model", help="smollm2, a folder, or a Hub id (required)."),
+    ] = None,
     drafter: Annotated[
-        str | None, typer.Option("-d", "--drafter", help="NAME, NAME[key=value,...], dist/name, or file.py::Class.")
+        str | None,
+        typer.Option("-d", "--drafter", help="NAME, NAME[key=value,...], dist/name, or file.py::Class (ngram)."),
     ] = None,
     option: Annotated[list[str] | None, typer.Option("-o", "--option", help="The drafter's key=value.")] = None,
     config: Annotated[Path | None, typer.Option(help="TOML file; flags override it.")] = None,
@@ -69,6 +76,7 @@ def command(
         raise InputError("which model? -m smollm2, a folder, or a Hub id")
     text = _read_prompt(prompt)
     choice = _choose_drafter(drafter, option or [], file)
+    check_options({name: value for name, value in options.items() if name != "chat"})
     with quiet():
         choose(choice.name, choice.options)  # a wrong drafter is found before a model is loaded for it
         target = load(name, dtype=dtype or file.target.dtype, device=device or file.target.device)
@@ -85,8 +93,10 @@ def _read_prompt(prompt: str | None) -> str:
         raise InputError("which prompt? -p TEXT, or -p - to read it from stdin")
     if prompt != "-":
         return prompt
+    if sys.stdin is None:
+        raise InputError("-p - reads the prompt from stdin, and there is none")
     try:
-        return sys.stdin.read()
+        return sys.stdin.buffer.read().decode("utf-8")
     except UnicodeDecodeError as error:
         raise InputError(f"the prompt on stdin is no UTF-8 text: {error}") from error
 
@@ -95,7 +105,7 @@ def _choose_drafter(word: str | None, pairs: list[str], file: Config) -> Drafter
     """Take the drafter of the flags, else of the file; -o goes over the options of either."""
     extra = read_options(pairs)
     listed = file.drafter_choice
-    choice = read_word(word) if word else listed or DrafterChoice(DEFAULT_DRAFTER)
+    choice = read_word(word) if word is not None else listed or DrafterChoice(DEFAULT_DRAFTER)
     if listed and listed.name == choice.name:
         choice = DrafterChoice(choice.name, listed.options | choice.options)
     return DrafterChoice(choice.name, choice.options | extra)

@@ -6,10 +6,9 @@ import warnings
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
-from outrider.cli import quiet
+from outrider.cli import print_table, quiet
 from outrider.plugins.registry import registry
 
 
@@ -26,4 +25,4 @@ def command(as_json: Annotated[bool, typer.Option("--json", help="Print a JSON l
         table.add_row(
             record.name, record.origin, record.module, record.status, " ".join(record.drafters), record.detail
         )
-    Console().print(table)
+    print_table(table)

@@ -14,7 +14,12 @@ from outrider.compare.prompts import BUILTIN, read_prompts
 from outrider.errors import InputError
 from outrider.target.load import load
 
-app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+app = typer.Typer(
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 
 Model = Annotated[str, typer.Option("-m", "--model", help="smollm2, a folder, or a Hub id.")]
 Tokens = Annotated[int, typer.Option(help="Length of every text.", min=2)]

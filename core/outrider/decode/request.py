@@ -73,14 +73,13 @@ def read_request(target: Target, ids: Sequence[int], options: Mapping[str, Any])
     Raises:
         InputError: an unknown option, a bad value, or one that can't be honoured.
     """
-    chosen = dict(options)
-    seed = _seed(chosen.pop("seed", None))
-    rule = check_rule(chosen.pop("rule", "match"))
+    check_options(options)
     _check_ids(target, ids)
-    _check_names(chosen)
+    chosen = dict(options)
+    seed = chosen.pop("seed", None)
+    seed = secrets.randbelow(2**32) if seed is None else seed
+    rule = chosen.pop("rule", None) or "match"
     _settle_length(target, chosen)
-    _check_kinds(chosen)
-    _check_filters(chosen)
     evidence = frozenset(name for name in EVIDENCE if chosen.pop(name, False))
     _settle_temperature(chosen)
     prompt = torch.tensor([[*ids]], device=target.info.device)
@@ -100,12 +99,22 @@ def read_request(target: Target, ids: Sequence[int], options: Mapping[str, Any])
     return Request(tuple(ids), sampler, stopping, seed, evidence)
 
 
-def _seed(seed: Any) -> int:
-    if seed is None:
-        return secrets.randbelow(2**32)
-    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**63:
+def check_options(options: Mapping[str, Any]) -> None:
+    """Refuse what is wrong whatever the model.
+
+    Raises:
+        InputError: an unknown option or a bad value.
+    """
+    _check_names(options)
+    seed, new = options.get("seed"), options.get("max_new_tokens")
+    if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**63):
         raise InputError(f"seed = {seed!r}: must be a whole number from 0 to 2**63 - 1")
-    return seed
+    if new is not None and (isinstance(new, bool) or not isinstance(new, int) or new < 1):
+        raise InputError(f"max_new_tokens = {new!r}: must be a whole number, 1 or more")
+    if options.get("rule") is not None:
+        check_rule(options["rule"])
+    _check_kinds(options)
+    _check_filters(options)
 
 
 def _check_ids(target: Target, ids: Sequence[int]) -> None:
@@ -135,8 +144,6 @@ def _check_names(options: Mapping[str, Any]) -> None:
 
 def _settle_length(target: Target, options: dict[str, Any]) -> None:
     new = options.get("max_new_tokens")
-    if new is not None and (isinstance(new, bool) or not isinstance(new, int) or new < 1):
-        raise InputError(f"max_new_tokens = {new!r}: must be a whole number, 1 or more")
     configs = [target.model.generation_config, options.get("generation_config")]
     lengths = [getattr(config, name, None) for config in configs for name in ("max_new_tokens", "max_length")]
     if new is None and options.get("max_length") is None and not any(lengths):
@@ -155,6 +162,11 @@ def _check_kinds(options: Mapping[str, Any]) -> None:
 
 def _check_filters(options: Mapping[str, Any]) -> None:
     """Refuse values outside a filter's range, which `generate` reads as no filter at all."""
+    heat = options.get("temperature")
+    if heat is not None and (
+        isinstance(heat, bool) or not isinstance(heat, int | float) or not 0 <= heat < float("inf")
+    ):
+        raise InputError(f"temperature = {heat!r}: must be 0 (greedy) or a positive number")
     top_k = options.get("top_k")
     if top_k is not None and (isinstance(top_k, bool) or not isinstance(top_k, int) or top_k < 0):
         raise InputError(f"top_k = {top_k!r}: must be a whole number, 0 for no limit")
@@ -165,14 +177,9 @@ def _check_filters(options: Mapping[str, Any]) -> None:
 
 
 def _settle_temperature(options: dict[str, Any]) -> None:
+    """Read temperature 0 as greedy, and a temperature or a filter without `do_sample` as sampling."""
     temperature = options.get("temperature")
     if temperature is not None:
-        if (
-            isinstance(temperature, bool)
-            or not isinstance(temperature, int | float)
-            or not 0 <= temperature < float("inf")
-        ):
-            raise InputError(f"temperature = {temperature!r}: must be 0 (greedy) or a positive number")
         if temperature == 0:
             del options["temperature"]
             options["do_sample"] = False

@@ -245,7 +245,11 @@ class RowDrafter(Drafter[OptionsT]):
 
     def propose(self, batch: DraftBatch) -> TreeBatch:
         """Ask `propose_row` for every row."""
-        return TreeBatch.pack([self.propose_row(view) for view in batch.rows])
+        trees = [self.propose_row(view) for view in batch.rows]
+        wrong: list[Any] = [tree for tree in trees if not isinstance(tree, DraftTree)]
+        if wrong:
+            raise TypeError(f"propose_row must return a DraftTree, not a {type(wrong[0]).__name__}")
+        return TreeBatch.pack(trees)
 
 
 # Enough for every published tree; a drafter that wants fewer says so in its own options.

@@ -196,15 +196,20 @@ def _from_file(word: str) -> DrafterRecord:
     where, _, label = word.partition("::")
     path = Path(where).expanduser()
     if not path.is_file() or path.suffix != ".py":
-        raise InputError(f"drafter '{word}': {path} is no Python file")
+        raise InputError(f"drafter '{word}': {path} is {'no Python file' if path.exists() else 'not there'}")
     spec = importlib.util.spec_from_file_location(f"outrider_file_{path.stem}", path)
     try:
         module: Any = importlib.util.module_from_spec(spec) if spec else None
         spec.loader.exec_module(module)  # type: ignore[union-attr]
-        drafter = getattr(module, label)
-        check_class(drafter)
+        drafter = getattr(module, label, None)
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # a file may raise anything, SystemExit too
         raise InputError(f"drafter '{word}' can't be loaded: {first_line(error)}") from error
+    if drafter is None:
+        raise InputError(f"drafter '{word}': {path} has no class {label}")
+    try:
+        check_class(drafter)
+    except InputError as error:
+        raise InputError(f"drafter '{word}': {error}") from error
     return DrafterRecord(drafter.name, drafter, "", str(path), "")

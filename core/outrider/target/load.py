@@ -65,9 +65,9 @@ def _from_files(name: str, tokenizer: Any, dtype: str | torch.dtype | None, devi
             f"model '{name}': no such folder, and neither an embedded model ({', '.join(EMBEDDED)}) nor a Hub id (owner/name)."
             + suggestion(name, EMBEDDED)
         )
-    where = str(path) if path.exists() else name
+    where, chosen = str(path) if path.exists() else name, _dtype(dtype, device)
     try:
-        model: Any = AutoModelForCausalLM.from_pretrained(where, dtype=_dtype(dtype, device))
+        model: Any = AutoModelForCausalLM.from_pretrained(where, dtype=chosen)
         model = model.to(device).eval()
     except (OSError, ValueError, ImportError, RuntimeError, KeyError) as error:
         raise ModelError(f"model '{name}' can't be loaded: {first_line(error)}") from error
@@ -99,5 +99,6 @@ def _device(device: str | torch.device | None) -> torch.device:
         found = torch.device(device)
         torch.empty(0, device=found)
     except (RuntimeError, AssertionError) as error:
-        raise InputError(f"device '{device}' can't be used: {first_line(error)}") from error
+        reason = (str(error).splitlines() or ["unknown"])[0]
+        raise InputError(f"device '{device}' can't be used: {reason}") from error
     return found

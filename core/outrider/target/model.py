@@ -31,6 +31,10 @@ class Target:
         self.info = describe(model, tokenizer)
         self._names = compat.ForwardNames.of(model)
 
+    def __repr__(self) -> str:
+        dtype = str(self.info.dtype).removeprefix("torch.")
+        return f"Target({type(self.model).__name__}, {dtype} on {self.info.device})"
+
     def open(self, rows: int, capacity: int = 256) -> RowCache:
         """Make the empty cache of `rows` rows, with room for `capacity` columns before it grows.
 
