@@ -107,6 +107,22 @@ class ToyDrafter(RowDrafter[DrafterOptions]):
         return [(token, True) for token in view.draw(law, count, index)]
 
 
+class Liar(ToyDrafter):
+    """A drafter whose q is not what it drew from."""
+
+    def propose_row(self, view: DraftView) -> DraftTree:
+        honest = super().propose_row(view)
+        if self.kind == "sampled":
+            return self.lie(honest)
+        laws = DraftLaws(torch.stack([self.toy.q(tuple(view.ids))]))  # chosen, declared as drawn
+        return DraftTree(honest.tokens, honest.parents, (0,) * len(honest), laws)
+
+    def lie(self, honest: DraftTree) -> DraftTree:
+        assert honest.laws is not None
+        q = honest.laws.q**2
+        return DraftTree(honest.tokens, honest.parents, honest.q_rows, DraftLaws(q / q.sum(-1, keepdim=True)))
+
+
 def step(toy: Toy, drafter: ToyDrafter, rule: str, prefix: Prefix, decisions: Decisions) -> tuple[int, ...]:
     """One step of the real code: draft, batch, verify; returns what it emits."""
     view = DraftView(0, TokenView(list(prefix)), 9, 64, rule, decisions)

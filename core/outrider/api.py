@@ -1,5 +1,6 @@
 """The public names of outrider; `import outrider` gives them all."""
 
+from outrider.compare.explain import Explanation, Parting, explain
 from outrider.decode.row import Step
 from outrider.decode.stats import Stats
 from outrider.draft.batch import PADDING, TreeBatch
@@ -52,6 +53,7 @@ __all__ = (
     "DrafterError",
     "DrafterOptions",
     "DrafterRecord",
+    "Explanation",
     "FetchError",
     "GenerationError",
     "InputError",
@@ -59,6 +61,7 @@ __all__ = (
     "Outcome",
     "OutcomeBatch",
     "OutriderError",
+    "Parting",
     "PluginError",
     "Result",
     "RowDrafter",
@@ -72,6 +75,7 @@ __all__ = (
     "TreeBatch",
     "UnknownDrafterError",
     "drafters",
+    "explain",
     "generate",
     "hookimpl",
     "load",

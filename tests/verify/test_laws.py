@@ -8,13 +8,13 @@ import pytest
 import torch
 
 from outrider import DraftTree, DraftView
-from outrider.draft.laws import POINT, DraftLaws
+from outrider.draft.laws import POINT
 from outrider.verify import block as block_module
 from outrider.verify import rejection as rejection_module
 from outrider.verify.decisions import Keyed
 from outrider.verify.laws import Laws, Proposal, Residual, residual
 from outrider.verify.match import Verdict
-from toy import Law, Prefix, Toy, ToyDrafter, completed_law, distance, sequence_law, several_steps, step, step_law
+from toy import Law, Liar, Prefix, Toy, ToyDrafter, completed_law, distance, sequence_law, several_steps, step, step_law
 
 SEEDS = range(6)
 RATIO = ("rejection", "block")
@@ -325,22 +325,6 @@ def test_a_mutated_rule_is_caught(name: str, monkeypatch: pytest.MonkeyPatch) ->
 
 def _distance(toy: Toy, shape: tuple[int, ...], kind: str, rule: str, drafter: ToyDrafter | None = None) -> float:
     return distance(completed_law(toy, drafter or ToyDrafter(toy, shape, kind), rule, 3), toy.law(3))
-
-
-class Liar(ToyDrafter):
-    """A drafter whose q is not what it drew from."""
-
-    def propose_row(self, view: DraftView) -> DraftTree:
-        honest = super().propose_row(view)
-        if self.kind == "sampled":
-            return self.lie(honest)
-        laws = DraftLaws(torch.stack([self.toy.q(tuple(view.ids))]))  # chosen, declared as drawn
-        return DraftTree(honest.tokens, honest.parents, (0,) * len(honest), laws)
-
-    def lie(self, honest: DraftTree) -> DraftTree:
-        assert honest.laws is not None
-        q = honest.laws.q**2
-        return DraftTree(honest.tokens, honest.parents, honest.q_rows, DraftLaws(q / q.sum(-1, keepdim=True)))
 
 
 class Pruner(ToyDrafter):

@@ -1,5 +1,6 @@
 """`outrider generate`: a text from a prompt, drafted tokens coloured, one line of statistics."""
 
+import dataclasses
 import json
 import os
 import sys
@@ -10,13 +11,16 @@ from typing import Annotated, Any
 import typer
 
 from outrider.cli import quiet
+from outrider.compare.explain import Explanation
+from outrider.compare.explain import explain as explain_output
 from outrider.config import Config, load_config
 from outrider.decode.request import check_options
 from outrider.decode.stats import Stats
 from outrider.errors import InputError
-from outrider.generation import Result, Stream, stream
+from outrider.generation import Result, Stream, encode, stream
 from outrider.plugins.words import DrafterChoice, choose, read_options, read_word
 from outrider.target.load import load
+from outrider.target.model import Target
 
 DEFAULT_DRAFTER = "ngram"
 _DRAFTED, _PLAIN = "\x1b[32m", "\x1b[0m"
@@ -55,9 +59,12 @@ def command(
     chat: Annotated[bool | None, typer.Option("--chat/--raw", help="Use the chat template, or the bare text.")] = None,
     dtype: Annotated[str | None, typer.Option(help="float32, bfloat16, ..., or auto.")] = None,
     device: Annotated[str | None, typer.Option(help="Such as cpu or cuda:0.")] = None,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Say where the text parts from plain decoding, and why.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     color: Annotated[Colour, typer.Option(help="Colour accepted draft tokens.")] = Colour.AUTO,
-) -> None:
+) -> int:
     """Generate a text: the model's own, sooner."""
     file = load_config(config) if config else Config()
     flags = {
@@ -80,12 +87,19 @@ def command(
     with quiet():
         choose(choice.name, choice.options)  # a wrong drafter is found before a model is loaded for it
         target = load(name, dtype=dtype or file.target.dtype, device=device or file.target.device)
-        with stream(target, text, choice.name, choice.options, **options) as steps:
-            if as_json:
-                typer.echo(json.dumps(_as_dict(steps.result())))
-                return
-            _print_steps(steps, color)
-            typer.echo(summary(steps.stats, steps.drafter), err=True)
+        prompt_ids = encode(target, text, options.pop("chat", None))
+        with stream(target, prompt_ids, choice.name, choice.options, **options) as steps:
+            if not as_json:
+                _print_steps(steps, color)
+                typer.echo(summary(steps.stats, steps.drafter), err=True)
+            result = steps.result()
+            settings = options | {"seed": result.seed}
+            found = explain_output(target, prompt_ids, result.token_ids, **settings) if explain else None
+        if as_json:
+            typer.echo(json.dumps(_as_dict(result) | ({"explanation": dataclasses.asdict(found)} if found else {})))
+        elif found:
+            _print_explanation(target, found)
+    return 1 if found and found.faults else 0
 
 
 def _read_prompt(prompt: str | None) -> str:
@@ -137,6 +151,17 @@ def summary(stats: Stats, drafter: str) -> str:
         else "no draft",
     ]
     return " · ".join(parts)
+
+
+def _print_explanation(target: Target, found: Explanation) -> None:
+    typer.echo(
+        f"{len(found.partings)} of {found.positions} tokens part from plain decoding; the number of rows alone moves a logit "
+        f"by up to {found.logit_difference:.2g}, which bridges gaps up to {found.allowed_gap:.2g}",
+        err=True,
+    )
+    for one in found.partings:
+        mine, plain = (repr(target.tokenizer.decode([token])) for token in (one.token, one.plain_token))
+        typer.echo(f"  token {one.position}: {mine}, plain {plain}, gap {one.gap:.2g}: {one.verdict}", err=True)
 
 
 def _as_dict(result: Result) -> dict[str, Any]:

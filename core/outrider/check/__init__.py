@@ -1,0 +1,1 @@
+"""The conformance kit: named checks that every drafter must pass."""
