@@ -5,11 +5,13 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format bench clean
+.PHONY: help demo test test-full test-cuda lint format bench clean
 
 help:
 	@echo "make demo    the main job: plain decoding beside the ngram drafter on a real chat model"
 	@echo "make test    all tests (under 10 minutes)"
+	@echo "make test-full  the same with the long statistics (about half an hour)"
+	@echo "make test-cuda  the tests of rules, noise and decoding on a GPU, where there is one"
 	@echo "make lint    ruff, ruff format --check, mypy --strict"
 	@echo "make bench   speed, in interleaved pairs (about 10 minutes, wants a quiet machine)"
 	@echo "make clean   remove the environment"
@@ -26,6 +28,12 @@ demo: $(READY)
 
 test: $(READY)
 	@$(BIN)/python -m pytest $(ARGS)
+
+test-full: $(READY)
+	@OUTRIDER_TEST_FULL=1 $(BIN)/python -m pytest $(ARGS)
+
+test-cuda: $(READY)
+	@$(BIN)/python -m pytest -m cuda $(ARGS)
 
 lint: $(READY)
 	@$(BIN)/ruff check .

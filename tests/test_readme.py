@@ -38,7 +38,7 @@ def test_the_commands_run(
 ) -> None:
     monkeypatch.setattr("outrider.cli.generate.load", lambda name, **_: smollm2)
     commands = [line for block in _blocks("sh") for line in block.splitlines()]
-    assert len(commands) == 6
+    assert len(commands) == 7
     for command in commands:
         program, *arguments = shlex.split(command)
         assert program == "outrider"

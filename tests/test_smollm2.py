@@ -19,7 +19,13 @@ from outrider_drafters.ngram import Ngram, NgramOptions
 from support import transformers_generate
 
 CODE_EDIT = BUILTIN[1].text
-ALTERNATING = "x = 1\ny = 2\nx = 1\ny = 3\n" * 2 + "x = 1\n"
+# Texts in which one token is followed now by this and now by that.
+DIVIDED = (
+    "
+".join(f"{('POST', 'GET')[n % 2]} /item/{n % 3} {'200 OK' if n % 3 else '404 Not Found'}" for n in range(14)) + "
+",
+    "1 2 1 3 1 2 1 2 1 3 1 3 1 2 1 3 1 1 2 1 3 1 2 1",
+)
 
 
 def test_a_fetched_model_is_complete(smollm2_folder: Path) -> None:
@@ -87,9 +93,10 @@ class Observed(Ngram):
 
 def test_a_sibling_that_is_not_the_first_is_accepted(smollm2: outrider.Target) -> None:
     drafter = Observed(smollm2)
-    result = outrider.generate(smollm2, ALTERNATING, drafter, chat=False, max_new_tokens=96)
-    plain = outrider.generate(smollm2, ALTERNATING, "none", chat=False, max_new_tokens=96)
-    assert result.token_ids == plain.token_ids
+    for prompt in DIVIDED:
+        result = outrider.generate(smollm2, prompt, drafter, chat=False, max_new_tokens=96)
+        plain = outrider.generate(smollm2, prompt, "none", chat=False, max_new_tokens=96)
+        assert result.token_ids == plain.token_ids
     assert drafter.not_first > 0
 
 
@@ -117,6 +124,6 @@ def test_the_demo_prints_its_table_and_finds_a_difference(
     shown = capsys.readouterr().out
     assert "identical to" in shown
     assert "yes" in shown
-    monkeypatch.setattr("outrider.decode.loop.match", lambda tree, draw: Verdict((), 5))
+    monkeypatch.setattr("outrider.verify.sampling.match", lambda tree, draw: Verdict((), 5))
     assert not demo(smollm2, "ngram", prompts, rounds=1, max_new_tokens=12)
     assert "NO" in capsys.readouterr().out
