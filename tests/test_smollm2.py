@@ -21,9 +21,7 @@ from support import transformers_generate
 CODE_EDIT = BUILTIN[1].text
 # Texts in which one token is followed now by this and now by that.
 DIVIDED = (
-    "
-".join(f"{('POST', 'GET')[n % 2]} /item/{n % 3} {'200 OK' if n % 3 else '404 Not Found'}" for n in range(14)) + "
-",
+    "".join(f"{('POST', 'GET')[n % 2]} /item/{n % 3} {'200 OK' if n % 3 else '404 Not Found'}\n" for n in range(14)),
     "1 2 1 3 1 2 1 2 1 3 1 3 1 2 1 3 1 1 2 1 3 1 2 1",
 )
 
