@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 import torch
 
-from outrider import DrafterOptions, DraftTree, DraftView, RowDrafter, TargetInfo, TokenView, TreeBatch
+from outrider import DrafterOptions, DraftTree, DraftView, RowDrafter, TargetInfo, TokenView
 from outrider.draft.contract import API
 from outrider.draft.laws import POINT, DraftLaws
 from outrider.verify.decisions import Decisions, enumerate_runs
@@ -124,9 +124,9 @@ class Liar(ToyDrafter):
 
 
 def step(toy: Toy, drafter: ToyDrafter, rule: str, prefix: Prefix, decisions: Decisions) -> tuple[int, ...]:
-    """One step of the real code: draft, batch, verify; returns what it emits."""
+    """One step of the real code: draft and verify; returns what it emits."""
     view = DraftView(0, TokenView(list(prefix)), 9, 64, rule, decisions)
-    (tree,) = TreeBatch.pack([drafter.propose_row(view)]).unpack()
+    tree = drafter.propose_row(view)
     paths = [prefix, *[(*prefix, *[tree.tokens[n] for n in tree.path(node)]) for node in range(len(tree))]]
     logits = torch.stack([toy.logits(path) for path in paths])
     sampler = Sampler(Processors((), True), decisions, rule)

@@ -11,9 +11,11 @@ from outrider import DraftTree, DraftView
 from outrider.draft.laws import POINT
 from outrider.verify import block as block_module
 from outrider.verify import rejection as rejection_module
+from outrider.verify import sampling as sampling_module
 from outrider.verify.decisions import Keyed
 from outrider.verify.laws import Laws, Proposal, Residual, residual
 from outrider.verify.match import Verdict
+from outrider.verify.sampling import NodeScores
 from toy import Law, Liar, Prefix, Toy, ToyDrafter, completed_law, distance, sequence_law, several_steps, step, step_law
 
 SEEDS = range(6)
@@ -54,9 +56,7 @@ def test_the_law_holds_at_every_prefix(shape: tuple[int, ...], kind: str, rule: 
 
 
 @pytest.mark.parametrize("rule", ["match", *RATIO])
-@pytest.mark.parametrize(
-    ("shape", "kind"), [((1, 1), "sampled"), ((2,), "sampled"), ((2,), "mixed"), ((2, 1), "chosen")]
-)
+@pytest.mark.parametrize(("shape", "kind"), [((1,), "sampled"), ((2,), "sampled"), ((2,), "mixed"), ((2, 1), "chosen")])
 def test_the_law_holds_over_several_steps_run_as_a_whole(shape: tuple[int, ...], kind: str, rule: str) -> None:
     toy = Toy(3, 11)
     assert distance(several_steps(toy, ToyDrafter(toy, shape, kind), rule, 3), toy.law(3)) < 1e-12
@@ -325,6 +325,34 @@ def test_a_mutated_rule_is_caught(name: str, monkeypatch: pytest.MonkeyPatch) ->
 
 def _distance(toy: Toy, shape: tuple[int, ...], kind: str, rule: str, drafter: ToyDrafter | None = None) -> float:
     return distance(completed_law(toy, drafter or ToyDrafter(toy, shape, kind), rule, 3), toy.law(3))
+
+
+def _draws_anew_for_every_child(tree: DraftTree, draw: Any) -> Verdict:
+    """As decoders do that sample the target for every path and keep the longest that agrees."""
+    node, path = -1, list[int]()
+    while True:
+        child = next((one for one in tree.children(node) if draw(node) == tree.tokens[one]), None)
+        if child is None:
+            return Verdict(tuple(path), draw(node))
+        path.append(child)
+        node = child
+
+
+def _another_temperature_at_a_leaf(self: NodeScores, node: int) -> torch.Tensor:
+    scores = self.logits[node + 1].float()
+    return scores if self.tree.children(node) else scores / 0.5
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "mutant"),
+    [
+        (sampling_module, "match", _draws_anew_for_every_child),
+        (NodeScores, "__call__", _another_temperature_at_a_leaf),
+    ],
+)
+def test_a_mutated_match_is_caught(owner: Any, name: str, mutant: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(owner, name, mutant)
+    assert max(_distance(Toy(4, seed), (2, 1), "chosen", "match") for seed in SEEDS) > 1e-2
 
 
 class Pruner(ToyDrafter):

@@ -33,6 +33,7 @@ _REFUSED: Final[dict[str, tuple[Any, ...]]] = {
     "prompt_lookup_num_tokens": (None,),
     "assistant_early_exit": (None,),
     "use_mtp": (None, False),
+    "assistant_ensemble_weight": (None,),
     "penalty_alpha": (None,),
     "dola_layers": (None,),
     "constraints": (None,),

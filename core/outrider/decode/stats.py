@@ -21,7 +21,7 @@ class Stats:
         acceptance_histogram: entry k counts the steps with a draft that had k tokens accepted.
         seconds: from the start of the prefill to the last token.
         prefill_seconds: of which in the prefill.
-        forward_seconds: of which in the target's forwards after it, masks and the draw's read from the device included.
+        forward_seconds: of which in the target's forwards after it, with building the masks and verifying.
         draft_seconds: of which in the drafter.
     """
 
@@ -78,7 +78,7 @@ class Stats:
 
     @property
     def overhead(self) -> float | None:
-        """Share of the steps' time that is spent outside the target's forwards."""
+        """Share of the steps' time that is spent outside the target's forwards and verifying: drafting and bookkeeping."""
         steps = self.seconds - self.prefill_seconds
         return 1 - self.forward_seconds / steps if self.num_steps and steps > 0 else None
 

@@ -28,9 +28,11 @@ class DraftLaws:
         """Return a row in the target's ids, `[vocab]` float64 on the CPU, its sum 1 to float64's precision."""
         law = torch.zeros(vocab, dtype=torch.float64)
         values = self.q[index].double().cpu()
-        ids = torch.arange(len(values)) if self.id_map is None else self.id_map.cpu()
-        inside = ids < vocab
-        law[ids[inside]] = values[inside]
+        if self.id_map is None:
+            law[: len(values)] = values[:vocab]
+        else:
+            inside = self.id_map < vocab
+            law[self.id_map[inside].cpu()] = values[inside.cpu()]
         return law / law.sum()
 
     def fault(self) -> str:
@@ -41,12 +43,14 @@ class DraftLaws:
             return f"id_map has shape {list(self.id_map.shape)} for a draft vocabulary of {self.q.shape[1]}"
         if self.id_map is not None and len(self.id_map) and int(self.id_map.min()) < 0:
             return "id_map holds a negative id"
-        sums = self.q.double().sum(-1)
-        if not bool(torch.isfinite(self.q).all()) or bool((self.q < 0).any()) or bool(((sums - 1).abs() > 1e-5).any()):
+        # Sums of finite numbers are finite; a number that is none makes its row's sum none, which is not near 1 either.
+        far = ~((self.q.double().sum(-1) - 1).abs() <= 1e-5)
+        if bool((far | (self.q < 0).any(-1)).any()):
             return "q is no law: its rows are finite, not negative, and their sums are 1"
         return ""
 
     def chance(self, index: int, token: int) -> float:
         """Return q of a target id."""
-        place = torch.tensor([token]) if self.id_map is None else (self.id_map == token).nonzero().flatten()
-        return float(self.q[index, place].sum()) if len(place) and int(place.max()) < self.q.shape[1] else 0.0
+        if self.id_map is None:
+            return float(self.q[index, token]) if token < self.q.shape[1] else 0.0
+        return float(self.q[index, self.id_map == token].sum())
