@@ -23,13 +23,13 @@ def decode(target: Target, drafter: Guard, request: Request, stats: Stats) -> It
         request: prompt, sampler and stops.
         stats: counted into; the time between steps, which is the caller's, is not.
     """
-    row, sampler = Row(request, target.info, stats), request.sampler
+    row, sampler, keep = Row(request, target.info, stats), request.sampler, bool(request.evidence)
     cache = target.open(1, min(request.stopping.max_length, len(row.ids) + _RESERVED_TOKENS) + MAX_NODES)
     try:
         with stats.timing("seconds"), stats.timing("prefill_seconds"):
             drafter.begin([row.start()])
             logits = target.prefill(cache, row.prompt())
-            scores = sampler.scores(logits, DraftTree(), row.ids)
+            scores = sampler.scores(logits, DraftTree(), row.ids, keep=keep)
             step, outcome = row.first(scores, sampler.verify(scores, len(row.ids)))
             drafter.observe(OutcomeBatch((outcome,)))
         yield step
@@ -39,7 +39,7 @@ def decode(target: Target, drafter: Guard, request: Request, stats: Stats) -> It
                     trees, (tree,) = drafter.propose(DraftBatch((row.draft_view(),)))
                 with stats.timing("forward_seconds"):
                     logits = target.forward(cache, *row.root(), trees)
-                    scores = sampler.scores(logits[0], tree, row.ids)
+                    scores = sampler.scores(logits[0], tree, row.ids, keep=keep)
                     verdict = sampler.verify(scores, len(row.ids))
                 step, outcome = row.emit(scores, verdict)
                 # The last token is the next step's root, and a root is not in the cache yet.

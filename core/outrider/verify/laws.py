@@ -1,15 +1,25 @@
 """The laws that the rules compare: the target's at every node, and the proposal's at every drafted child."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 
 from outrider.draft.laws import POINT
 from outrider.draft.tree import DraftTree
 
-Scores = Callable[[int], torch.Tensor]
-"""The target's processed scores `[vocab]` after a node, on the CPU."""
+
+class Scores(Protocol):
+    """The target's processed scores at the nodes of a tree, on the CPU."""
+
+    @property
+    def vocab_size(self) -> int:
+        """Tokens that are scored."""
+        ...
+
+    def __call__(self, node: int) -> torch.Tensor:
+        """Return the scores `[vocab]` after a node."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +93,7 @@ class Laws:
         tree = self._tree
         if tree.laws is None or tree.q_rows[child] == POINT:
             return Proposal(tree.tokens[child])
-        q = tree.laws.row(tree.q_rows[child], self._scores(tree.parents[child]).shape[-1])
+        q = tree.laws.row(tree.q_rows[child], self._scores.vocab_size)
         if not tree.laws.replacement:
             for sibling in tree.children(tree.parents[child]):
                 if sibling == child:

@@ -22,10 +22,14 @@ class NodeScores:
         logits: `[1 + nodes, vocab]` from the target's forward, the root's first.
         tree: the verified tree.
         ids: the row's committed ids, the root last.
+        keep: whether scores will be asked for again; they are large.
     """
 
-    def __init__(self, processors: Processors, logits: torch.Tensor, tree: DraftTree, ids: Sequence[int]) -> None:
+    def __init__(
+        self, processors: Processors, logits: torch.Tensor, tree: DraftTree, ids: Sequence[int], *, keep: bool = False
+    ) -> None:
         self.logits = logits
+        self.keep = keep
         self.tree = tree
         self._processors = processors
         self._committed = ids
@@ -36,8 +40,15 @@ class NodeScores:
         found = self._known.get(node)
         if found is None:
             logits = self.logits[node + 1 : node + 2].to(torch.float32, copy=True)
-            found = self._known[node] = self._processors(self._prefix(node), logits)[0]
+            found = self._processors(self._prefix(node), logits)[0]
+            if self.keep:
+                self._known[node] = found
         return found
+
+    @property
+    def vocab_size(self) -> int:
+        """Tokens that are scored."""
+        return self.logits.shape[-1]
 
     def all(self) -> torch.Tensor:
         """Return the scores of the root and all nodes, `[1 + nodes, vocab]`, in one pass where no processor needs the path."""
@@ -79,9 +90,9 @@ class Sampler:
         """Make a sampler from what `generate` prepared."""
         return cls(Processors.of(processors), decisions, rule)
 
-    def scores(self, logits: torch.Tensor, tree: DraftTree, ids: Sequence[int]) -> NodeScores:
+    def scores(self, logits: torch.Tensor, tree: DraftTree, ids: Sequence[int], *, keep: bool = False) -> NodeScores:
         """Return the scores at a tree's nodes; see `NodeScores`."""
-        return NodeScores(self.processors, logits, tree, ids)
+        return NodeScores(self.processors, logits, tree, ids, keep=keep)
 
     @torch.no_grad()
     def verify(self, scores: NodeScores, length: int) -> Verdict:
