@@ -17,6 +17,7 @@ from outrider.draft.contract import (
     TargetInfo,
     TokenView,
 )
+from outrider.draft.laws import POINT, DraftLaws
 from outrider.draft.tree import ROOT, DraftTree
 from outrider.errors import (
     ConfigError,
@@ -44,9 +45,11 @@ def drafters() -> list[DrafterRecord]:
 __all__ = (
     "API",
     "PADDING",
+    "POINT",
     "ROOT",
     "ConfigError",
     "DraftBatch",
+    "DraftLaws",
     "DraftTree",
     "DraftView",
     "Drafter",

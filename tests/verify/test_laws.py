@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from outrider import DraftTree, DraftView
-from outrider.draft.laws import POINT
+from outrider.draft.laws import POINT, DraftLaws
 from outrider.verify import block as block_module
 from outrider.verify import rejection as rejection_module
 from outrider.verify import sampling as sampling_module
@@ -266,6 +266,17 @@ def _stops_at_the_first_rejection(tree: DraftTree, laws: Laws, decisions: Any) -
     return Verdict(tuple(path), decisions.choose(owed, 0))
 
 
+def _changed_laws_of_second_siblings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is owed after the first sibling is taken for p again when the second is tried."""
+
+    def forgetful(owed: torch.Tensor, proposal: Proposal, weight: float = 1.0) -> Residual:
+        found = residual(owed, proposal, weight)
+        first = proposal.law is not None and bool((proposal.law > 0).all())
+        return Residual(owed, found.mass) if first else found
+
+    monkeypatch.setattr(rejection_module, "residual", forgetful)
+
+
 def _bonus_from_the_root(monkeypatch: pytest.MonkeyPatch) -> None:
     original = Laws.target
     monkeypatch.setattr(Laws, "target", lambda self, node: original(self, node if self._tree.children(node) else -1))
@@ -310,6 +321,7 @@ MUTATIONS: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], Sequence[str], 
         (1, 1),
         "sampled",
     ),
+    "residual of a sibling not updated": (_changed_laws_of_second_siblings, ("rejection",), (2,), "sampled"),
     "bonus from a stale position": (_bonus_from_the_root, RATIO, (1, 1), "sampled"),
 }
 
@@ -366,7 +378,29 @@ class Pruner(ToyDrafter):
         return tree
 
 
-@pytest.mark.parametrize(("liar", "kind"), [(Liar, "sampled"), (Liar, "chosen"), (Pruner, "sampled")])
+class Filtering(ToyDrafter):
+    """Draws from the two likeliest tokens and declares the law before that filter."""
+
+    def propose_row(self, view: DraftView) -> DraftTree:
+        q = self.toy.q(tuple(view.ids))
+        filtered = torch.where(q >= q.topk(2).values[-1], q, 0.0)
+        (token,) = view.draw(filtered / filtered.sum())
+        return DraftTree((token,), (-1,), (0,), DraftLaws(q[None]))
+
+
+class Reranking(ToyDrafter):
+    """Draws two siblings and keeps the likelier."""
+
+    def propose_row(self, view: DraftView) -> DraftTree:
+        q = self.toy.q(tuple(view.ids))
+        token = max(view.draw(q, 2), key=lambda one: float(q[one]))
+        return DraftTree((token,), (-1,), (0,), DraftLaws(q[None]))
+
+
+LIARS = [(Liar, "sampled"), (Liar, "chosen"), (Pruner, "sampled"), (Filtering, "sampled"), (Reranking, "sampled")]
+
+
+@pytest.mark.parametrize(("liar", "kind"), LIARS)
 def test_a_lie_bends_the_ratio_rules_and_never_match(liar: type[ToyDrafter], kind: str) -> None:
     """Why `match` is the default: it asks for no trust."""
     for rule in RATIO:

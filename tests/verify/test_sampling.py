@@ -1,8 +1,10 @@
 from typing import Any
 
+import pytest
 import torch
 from transformers import LogitsProcessorList, TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
 
+import outrider
 from outrider import DraftTree
 from outrider.verify.decisions import Keyed
 from outrider.verify.noise import gumbel_max
@@ -90,3 +92,25 @@ def test_top_p_keeps_what_transformers_keeps() -> None:
                 assert int(differs.sum()) <= 1
                 both = torch.isfinite(found) & torch.isfinite(expected)
                 assert torch.equal(found[both], scores[both])
+
+
+@pytest.mark.parametrize("rule", ["match", "rejection", "block"])
+@pytest.mark.parametrize("seed", [None, 4])
+@pytest.mark.parametrize("fault", [float("nan"), -torch.inf])
+def test_scores_without_a_token_are_an_error_of_their_own(rule: str, seed: int | None, fault: float) -> None:
+    """NaN logits, and processors that forbid everything: never a token of no probability."""
+    logits = _logits()
+    logits[0] = fault
+    sampler = Sampler.of(
+        LogitsProcessorList([TemperatureLogitsWarper(0.7)]), None if seed is None else Keyed(seed), rule
+    )
+    with pytest.raises(outrider.GenerationError, match="no token to draw"):
+        sampler.verify(sampler.scores(logits, TREE, [1, 2]), 2)
+
+
+def test_scores_without_a_token_do_not_matter_where_nobody_goes() -> None:
+    logits = _logits()
+    logits[0, 9] = 50.0
+    logits[1:] = float("nan")
+    assert _verified([], None, logits, TREE) == (9,)
+    assert _verified([], 3, logits, TREE) == (9,)

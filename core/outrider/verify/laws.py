@@ -7,6 +7,7 @@ import torch
 
 from outrider.draft.laws import POINT
 from outrider.draft.tree import DraftTree
+from outrider.errors import GenerationError
 
 
 class Scores(Protocol):
@@ -81,8 +82,17 @@ class Laws:
         self._scores = scores
 
     def target(self, node: int) -> torch.Tensor:
-        """Return the target's law after a node, float64."""
-        return self._scores(node).double().softmax(-1)
+        """Return the target's law after a node, float64.
+
+        Raises:
+            GenerationError: the scores are no numbers, or forbid every token.
+        """
+        law = self._scores(node).double().softmax(-1)
+        if not bool(law.sum() > 0):
+            raise GenerationError(
+                "there is no token to draw: the logits are no numbers, or the processors forbid every token"
+            )
+        return law
 
     def proposal(self, child: int) -> Proposal:
         """Return the law of a child.

@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Final
 
 import torch
 from transformers import LogitsProcessorList
 
 from outrider.draft.tree import ROOT, DraftTree
+from outrider.errors import GenerationError
 from outrider.verify.decisions import Decisions
 from outrider.verify.match import Draw, Verdict, match
 from outrider.verify.processors import Processors
@@ -117,18 +118,47 @@ class Sampler:
         decisions = self.decisions
         if decisions is None:
             if self.processors.empty:
-                return _table(scores.logits.argmax(-1))
+                return _table(_checked(scores.logits, scores.logits.argmax(-1)))
             if not scores.logits.is_cpu:
-                return _table(scores.all().argmax(-1))
-            return lambda node: int(scores(node).argmax())
+                every = scores.all()
+                return _table(_checked(every, every.argmax(-1)))
+
+            def best(node: int) -> int:
+                row = scores(node)
+                return _token(int(_checked(row, row.argmax())))
+
+            return best
         if scores.logits.is_cpu:
-            return lambda node: int(decisions.target(scores(node), scores.position(node)))
+
+            def draw(node: int) -> int:
+                row = scores(node)
+                return _token(int(_checked(row, decisions.target(row, scores.position(node)))))
+
+            return draw
         every = scores.all()
         nodes = range(ROOT, len(scores.tree))
-        return _table(torch.stack([decisions.target(every[node + 1], scores.position(node)) for node in nodes]))
+        drawn = torch.stack([decisions.target(every[node + 1], scores.position(node)) for node in nodes])
+        return _table(_checked(every, drawn))
+
+
+_NO_TOKEN: Final = -1
+
+
+def _checked(scores: torch.Tensor, drawn: torch.Tensor) -> torch.Tensor:
+    """Mark draws from scores that hold no number, or nothing but -inf; read with the draw itself."""
+    best = scores.amax(-1)
+    return torch.where(best > -torch.inf, drawn, _NO_TOKEN)
+
+
+def _token(drawn: int) -> int:
+    if drawn == _NO_TOKEN:
+        raise GenerationError(
+            "there is no token to draw: the logits are no numbers, or the processors forbid every token"
+        )
+    return drawn
 
 
 def _table(drawn: torch.Tensor) -> Draw:
     """Read all draws from the device at once."""
-    tokens: Any = drawn.tolist()
-    return lambda node: tokens[node + 1]
+    tokens: list[int] = drawn.tolist()
+    return lambda node: _token(tokens[node + 1])
