@@ -1,6 +1,6 @@
 """The public names of outrider; `import outrider` gives them all."""
 
-from outrider.compare.explain import Explanation, Parting, explain
+from outrider.decode.explain import Explanation, Parting, explain
 from outrider.decode.row import Step
 from outrider.decode.stats import Stats
 from outrider.draft.batch import PADDING, TreeBatch

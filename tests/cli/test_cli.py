@@ -235,3 +235,20 @@ def test_help_is_there_for_every_command(run: Run) -> None:
         assert status == 0
         assert "Usage: outrider" in out
     assert run()[0] == 2
+
+
+def test_a_text_is_explained(generate: Run) -> None:
+    status, _, err = generate("-p", "hello", "--explain")
+    assert status == 0
+    assert "0 of 40 tokens part from plain decoding" in err
+    found = json.loads(generate("-p", "hello", "--explain", "--json")[1])["explanation"]
+    assert found["partings"] == []
+    assert found["positions"] == 40
+
+
+@pytest.mark.parametrize("rule", ["match", "rejection", "block"])
+def test_a_rule_is_picked_by_name(generate: Run, rule: str) -> None:
+    status, out, _ = generate("-p", "hello", "--rule", rule, "--temperature", "1", "--seed", "3", "--json")
+    assert status == 0
+    assert len(json.loads(out)["token_ids"]) == 40
+    assert "unknown rule 'mach'. Did you mean 'match'" in generate("-p", "hello", "--rule", "mach")[2]

@@ -11,9 +11,9 @@ from typing import Annotated, Any
 import typer
 
 from outrider.cli import quiet
-from outrider.compare.explain import Explanation
-from outrider.compare.explain import explain as explain_output
 from outrider.config import Config, load_config
+from outrider.decode.explain import Explanation
+from outrider.decode.explain import explain as explain_output
 from outrider.decode.request import check_options
 from outrider.decode.stats import Stats
 from outrider.errors import InputError
@@ -88,17 +88,29 @@ def command(
         choose(choice.name, choice.options)  # a wrong drafter is found before a model is loaded for it
         target = load(name, dtype=dtype or file.target.dtype, device=device or file.target.device)
         prompt_ids = encode(target, text, options.pop("chat", None))
-        with stream(target, prompt_ids, choice.name, choice.options, **options) as steps:
-            if not as_json:
-                _print_steps(steps, color)
-                typer.echo(summary(steps.stats, steps.drafter), err=True)
-            result = steps.result()
-            settings = options | {"seed": result.seed}
-            found = explain_output(target, prompt_ids, result.token_ids, **settings) if explain else None
-        if as_json:
-            typer.echo(json.dumps(_as_dict(result) | ({"explanation": dataclasses.asdict(found)} if found else {})))
-        elif found:
-            _print_explanation(target, found)
+        return _run(target, prompt_ids, choice, options, explain=explain, as_json=as_json, color=color)
+
+
+def _run(
+    target: Target,
+    prompt: list[int],
+    choice: DrafterChoice,
+    options: dict[str, Any],
+    *,
+    explain: bool,
+    as_json: bool,
+    color: Colour,
+) -> int:
+    with stream(target, prompt, choice.name, choice.options, **options) as steps:
+        if not as_json:
+            _print_steps(steps, color)
+            typer.echo(summary(steps.stats, steps.drafter), err=True)
+        result = steps.result()
+    found = explain_output(target, prompt, result.token_ids, **(options | {"seed": result.seed})) if explain else None
+    if as_json:
+        typer.echo(json.dumps(_as_dict(result) | ({"explanation": dataclasses.asdict(found)} if found else {})))
+    elif found:
+        _print_explanation(target, found)
     return 1 if found and found.faults else 0
 
 
@@ -161,7 +173,8 @@ def _print_explanation(target: Target, found: Explanation) -> None:
     )
     for one in found.partings:
         mine, plain = (repr(target.tokenizer.decode([token])) for token in (one.token, one.plain_token))
-        typer.echo(f"  token {one.position}: {mine}, plain {plain}, gap {one.gap:.2g}: {one.verdict}", err=True)
+        gap = "removed by a filter" if one.gap is None else f"gap {one.gap:.2g}"
+        typer.echo(f"  token {one.position}: {mine}, plain {plain}, {gap}: {one.verdict}", err=True)
 
 
 def _as_dict(result: Result) -> dict[str, Any]:

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from outrider.compare.explain import Explanation, explain
 from outrider.compare.prompts import Prompt
+from outrider.decode.explain import Explanation, explain
 from outrider.generation import encode, generate
 from outrider.target.model import Target
 
@@ -23,13 +23,14 @@ class Partings:
         return sum(len(one.faults) for one in self.found)
 
     def __str__(self) -> str:
-        gaps = sorted(parting.gap for one in self.found for parting in one.partings)
+        partings = [(parting, one.allowed_gap) for one in self.found for parting in one.partings]
+        gaps = sorted(parting.gap for parting, _ in partings if parting.gap is not None)
         positions = sum(one.positions for one in self.found)
         moved = sorted(one.logit_difference for one in self.found)
-        worst = max((parting.gap / one.allowed_gap for one in self.found for parting in one.partings), default=0.0)
+        worst = max((parting.gap / allowed for parting, allowed in partings if parting.gap is not None), default=0.0)
         largest = f"gaps {gaps[len(gaps) // 2]:.3f} median, {gaps[-1]:.3f} largest, " if gaps else ""
         return (
-            f"{len(gaps)} of {positions} tokens part ({len(gaps) / positions:.2%}), {largest}"
+            f"{len(partings)} of {positions} tokens part ({len(partings) / positions:.2%}), {largest}"
             f"at most {worst:.2f} of what rounding bridges; row count moves a logit by {moved[len(moved) // 2]:.2f} "
             f"(median of texts); {self.faults} faults"
         )

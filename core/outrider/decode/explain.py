@@ -28,14 +28,14 @@ class Parting:
         position: index among the new tokens.
         token: what was emitted.
         plain_token: what plain decoding draws.
-        gap: how much better the plain token's score is, noise included; infinite where a filter removes the emitted one.
+        gap: how much better the plain token's score is, noise included; None where a filter removes the emitted one.
         verdict: `near tie` where rounding accounts for it, else `fault`.
     """
 
     position: int
     token: int
     plain_token: int
-    gap: float
+    gap: float | None
     verdict: Literal["near tie", "fault"]
 
 
@@ -93,10 +93,10 @@ def explain(target: Target, prompt: Sequence[int], tokens: Sequence[int], seed: 
         drawn = int(perturbed.argmax())
         if drawn == token:
             continue
-        gap = float(perturbed[drawn] - perturbed[token])
-        near = gap <= allowed
+        gap: float | None = float(perturbed[drawn] - perturbed[token])
+        near = gap is not None and gap <= allowed
         if gap == float("inf"):  # a filter's border moved, if the rows' own scores keep the token
-            near = bool(torch.isfinite(_perturbed(request, rows[position], ids)[token]))
+            gap, near = None, bool(torch.isfinite(_perturbed(request, rows[position], ids)[token]))
         found.append(Parting(position, token, drawn, gap, "near tie" if near else "fault"))
     return Explanation(tuple(found), len(tokens), difference, allowed)
 
