@@ -115,30 +115,21 @@ class Sampler:
         On a CPU a node is drawn when it is asked for, since a walk visits few; elsewhere, and where it costs nothing, all are
         drawn at once and read from the device together.
         """
-        decisions = self.decisions
-        if decisions is None:
-            if self.processors.empty:
-                return _table(_checked(scores.logits, scores.logits.argmax(-1)))
-            if not scores.logits.is_cpu:
-                every = scores.all()
-                return _table(_checked(every, every.argmax(-1)))
-
-            def best(node: int) -> int:
-                row = scores(node)
-                return _token(int(_checked(row, row.argmax())))
-
-            return best
+        if self.decisions is None and self.processors.empty:
+            logits = (
+                scores.logits.float() if scores.logits.dtype is torch.float64 else scores.logits
+            )  # as `generate` ranks
+            return _table(_checked(logits, logits.argmax(-1)))
         if scores.logits.is_cpu:
-
-            def draw(node: int) -> int:
-                row = scores(node)
-                return _token(int(_checked(row, decisions.target(row, scores.position(node)))))
-
-            return draw
+            return lambda node: _token(int(self._draw(scores, node, scores(node))))
         every = scores.all()
-        nodes = range(ROOT, len(scores.tree))
-        drawn = torch.stack([decisions.target(every[node + 1], scores.position(node)) for node in nodes])
-        return _table(_checked(every, drawn))
+        return _table(
+            torch.stack([self._draw(scores, node, every[node + 1]) for node in range(ROOT, len(scores.tree))])
+        )
+
+    def _draw(self, scores: NodeScores, node: int, row: torch.Tensor) -> torch.Tensor:
+        token = row.argmax() if self.decisions is None else self.decisions.target(row, scores.position(node))
+        return _checked(row, token)
 
 
 _NO_TOKEN: Final = -1
