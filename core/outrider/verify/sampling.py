@@ -136,9 +136,8 @@ _NO_TOKEN: Final = -1
 
 
 def _checked(scores: torch.Tensor, drawn: torch.Tensor) -> torch.Tensor:
-    """Mark draws from scores that hold no number, or nothing but -inf; read with the draw itself."""
-    best = scores.amax(-1)
-    return torch.where(best > -torch.inf, drawn, _NO_TOKEN)
+    """Mark draws whose score is no number or -inf, which happens where no token is left; read with the draw itself."""
+    return torch.where(scores.gather(-1, drawn[..., None])[..., 0] > -torch.inf, drawn, _NO_TOKEN)
 
 
 def _token(drawn: int) -> int:
