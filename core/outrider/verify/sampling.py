@@ -121,15 +121,18 @@ class Sampler:
             )  # as `generate` ranks
             return _table(_checked(logits, logits.argmax(-1)))
         if scores.logits.is_cpu:
-            return lambda node: _token(int(self._draw(scores, node, scores(node))))
+            return lambda node: self._draw_here(scores, node)
         every = scores.all()
-        return _table(
-            torch.stack([self._draw(scores, node, every[node + 1]) for node in range(ROOT, len(scores.tree))])
-        )
+        drawn = [self._draw(scores, node, every[node + 1]) for node in range(ROOT, len(scores.tree))]
+        return _table(_checked(every, torch.stack(drawn)))
+
+    def _draw_here(self, scores: NodeScores, node: int) -> int:
+        row = scores(node)
+        token = int(self._draw(scores, node, row))
+        return _token(token if float(row[token]) > -torch.inf else _NO_TOKEN)
 
     def _draw(self, scores: NodeScores, node: int, row: torch.Tensor) -> torch.Tensor:
-        token = row.argmax() if self.decisions is None else self.decisions.target(row, scores.position(node))
-        return _checked(row, token)
+        return row.argmax() if self.decisions is None else self.decisions.target(row, scores.position(node))
 
 
 _NO_TOKEN: Final = -1
