@@ -18,6 +18,7 @@ from outrider.target.model import Target
 from outrider.verify.sampling import NodeScores
 
 ROWS: Final = 8
+_IN_CONTENTION: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,8 @@ class Explanation:
     Args:
         partings: in order.
         positions: how many new tokens were asked again.
-        logit_difference: the largest difference that the number of rows alone makes to a logit, on this model and text.
+        logit_difference: the largest difference that the number of rows alone makes, on this model and text, to the logit of
+            a token in contention: one of the ten best at its position, noise included. Others differ more and decide nothing.
         allowed_gap: twice that, over the temperature: what rounding can bridge.
     """
 
@@ -84,12 +86,13 @@ def explain(target: Target, prompt: Sequence[int], tokens: Sequence[int], seed: 
         )
     plain = _logits(target, prompt, tokens, 1)
     rows = _logits(target, prompt, tokens, ROWS)
-    difference = float((plain - rows).abs().max())
+    drawing = [_perturbed(request, row, [*prompt, *tokens[:position]]) for position, row in enumerate(plain)]
+    best = torch.stack([one.topk(min(_IN_CONTENTION, len(one))).indices for one in drawing])
+    difference = float((plain - rows).abs().gather(-1, best).max())
     allowed = 2 * difference / _temperature(request)
     found = []
     for position, token in enumerate(tokens):
-        ids = [*prompt, *tokens[:position]]
-        perturbed = _perturbed(request, plain[position], ids)
+        ids, perturbed = [*prompt, *tokens[:position]], drawing[position]
         drawn = int(perturbed.argmax())
         if drawn == token:
             continue
