@@ -11,7 +11,6 @@ from outrider import DrafterOptions, DraftTree, DraftView, RowDrafter, TreeBatch
 from outrider.check.checks import Check, CheckFailedError, drafter_checks
 from outrider.draft.contract import API
 from outrider.plugins.words import make_drafter
-from support import SCRIPTS  # noqa: F401  the tests' own models come from there
 
 CHECKS = list(drafter_checks())
 

@@ -65,10 +65,6 @@ def check_supported(target: Target) -> None:
         raise ModelError(f"{kind}.forward takes no key-value cache, so nothing drafted could be kept")
     if not names.positions:
         raise ModelError(f"{kind}.forward takes no position_ids, so the branches of a tree can't share positions")
-    if model.training:
-        raise ModelError(
-            f"{kind} is in training mode, where dropout makes every forward differ; call model.eval() first"
-        )
     others = set(getattr(config.get_text_config(), "layer_types", None) or ()) - _ATTENTION_KINDS
     if others:
         raise ModelError(
