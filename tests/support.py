@@ -11,6 +11,7 @@ import transformers
 import outrider
 from outrider import DrafterOptions, DraftTree, DraftView, OutcomeBatch, RowDrafter, Target
 from outrider.draft.contract import API
+from outrider.target.tier import PLAIN, Opening
 
 VOCAB = 64
 
@@ -182,8 +183,8 @@ class Watched(Target):
         super().__init__(target.model, target.tokenizer)
         self.caches: list[Any] = []
 
-    def open(self, rows: int, capacity: int = 256) -> Any:
-        self.caches.append(super().open(rows, capacity))
+    def open(self, rows: int, want: Opening = PLAIN) -> Any:
+        self.caches.append(super().open(rows, want))
         return self.caches[-1]
 
 

@@ -13,7 +13,7 @@ import outrider
 from outrider import OutcomeBatch
 from outrider.compare.demo import demo
 from outrider.compare.prompts import BUILTIN, Prompt
-from outrider.generation import encode
+from outrider.prompt import encode
 from outrider.verify.match import Verdict
 from outrider_drafters.ngram import Ngram, NgramOptions
 from support import transformers_generate

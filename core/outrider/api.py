@@ -17,6 +17,7 @@ from outrider.draft.contract import (
     TargetInfo,
     TokenView,
 )
+from outrider.draft.features import Features, Needs, layer_output
 from outrider.draft.laws import POINT, DraftLaws
 from outrider.draft.tree import ROOT, DraftTree
 from outrider.errors import (
@@ -30,7 +31,7 @@ from outrider.errors import (
     PluginError,
     UnknownDrafterError,
 )
-from outrider.generation import Result, Stream, generate, stream
+from outrider.generation import Result, Stream, generate, generate_batch, stream
 from outrider.plugins.hookspecs import hookimpl
 from outrider.plugins.registry import DrafterRecord, registry
 from outrider.target.load import load
@@ -57,10 +58,12 @@ __all__ = (
     "DrafterOptions",
     "DrafterRecord",
     "Explanation",
+    "Features",
     "FetchError",
     "GenerationError",
     "InputError",
     "ModelError",
+    "Needs",
     "Outcome",
     "OutcomeBatch",
     "OutriderError",
@@ -80,7 +83,9 @@ __all__ = (
     "drafters",
     "explain",
     "generate",
+    "generate_batch",
     "hookimpl",
+    "layer_output",
     "load",
     "registry",
     "stream",

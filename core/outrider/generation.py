@@ -1,6 +1,5 @@
 """The Python door: load a target, generate or stream with a drafter picked by name."""
 
-import operator
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
@@ -8,18 +7,18 @@ from typing import Any, Self
 import torch
 
 from outrider.decode.detokenizer import Detokenizer
-from outrider.decode.loop import decode
-from outrider.decode.request import read_request
-from outrider.decode.row import Evidence, Step
+from outrider.decode.evidence import Evidence
+from outrider.decode.loop import Emitted, decode
+from outrider.decode.request import Request, read_request, read_seed
+from outrider.decode.row import Row, Step
 from outrider.decode.stats import Stats
 from outrider.decode.stopping import FinishReason
 from outrider.draft.guard import Guard
-from outrider.errors import InputError, first_line
+from outrider.errors import InputError
 from outrider.plugins.words import DrafterWord, make_drafter
+from outrider.prompt import Prompt, encode, encode_batch
 from outrider.target.model import Target
-
-Prompt = str | Sequence[int] | torch.Tensor | Sequence[Mapping[str, str]]
-"""Text, the ids of one row, or the messages of a chat."""
+from outrider.verify.noise import derive
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +48,41 @@ class Result:
     logprobs: tuple[float, ...] | None = None
 
 
+class Collected:
+    """The steps of one row so far.
+
+    Args:
+        row: whose they are.
+        tokenizer: the target's, or None.
+    """
+
+    def __init__(self, row: Row, tokenizer: Any) -> None:
+        self.row = row
+        self._pieces = Detokenizer(tokenizer)
+        self._steps: list[Step] = []
+
+    def add(self, step: Step) -> Step:
+        """Take in a step; returns it with the texts that its tokens complete."""
+        texts = self._pieces.push(step.tokens, last=step.finish_reason is not None)
+        self._steps.append(replace(step, texts=texts))
+        return self._steps[-1]
+
+    def result(self, drafter: str) -> Result:
+        """Put the steps together.
+
+        Raises:
+            InputError: the row was given up before its end.
+        """
+        reason = self._steps[-1].finish_reason if self._steps else None
+        if reason is None:
+            raise InputError("the stream was closed before its end, so there is no result")
+        found = Evidence.join([step.evidence for step in self._steps])
+        text = "".join(text for step in self._steps for text in step.texts)
+        tokens = tuple(token for step in self._steps for token in step.tokens)
+        seed = self.row.request.seed
+        return Result(text, tokens, self.row.stats, reason, seed, drafter, found.logits, found.scores, found.logprobs)
+
+
 class Stream(Iterator[Step]):
     """A generation that yields its steps as they come; made by `outrider.stream`.
 
@@ -56,26 +90,16 @@ class Stream(Iterator[Step]):
     block, ends the row.
     """
 
-    def __init__(self, target: Target, drafter: Guard, ids: Sequence[int], options: Mapping[str, Any]) -> None:
-        request = read_request(target, ids, options)
-        self.seed = request.seed
-        self.drafter = drafter.drafter.name
-        self.stats = Stats()
-        self._steps = decode(target, drafter, request, self.stats)
-        self._pieces = Detokenizer(target.tokenizer)
-        self._tokens: list[int] = []
-        self._texts: list[str] = []
-        self._evidence: list[Evidence] = []
-        self._reason: FinishReason | None = None
+    def __init__(self, target: Target, drafter: str, row: Row, steps: Iterator[Emitted]) -> None:
+        self.seed = row.request.seed
+        self.drafter = drafter
+        self.stats = row.stats
+        self._steps = steps
+        self._collected = Collected(row, target.tokenizer)
 
     def __next__(self) -> Step:
-        step = next(self._steps)
-        texts = self._pieces.push(step.tokens, last=step.finish_reason is not None)
-        self._tokens.extend(step.tokens)
-        self._texts.extend(texts)
-        self._evidence.append(step.evidence)
-        self._reason = step.finish_reason
-        return replace(step, texts=texts)
+        ((_, step),) = next(self._steps)
+        return self._collected.add(step)
 
     def __enter__(self) -> Self:
         return self
@@ -95,13 +119,7 @@ class Stream(Iterator[Step]):
         """
         for _ in self:
             pass
-        if self._reason is None:
-            raise InputError("the stream was closed before its end, so there is no result")
-        found = Evidence.join(self._evidence)
-        text, tokens = "".join(self._texts), tuple(self._tokens)
-        return Result(
-            text, tokens, self.stats, self._reason, self.seed, self.drafter, found.logits, found.scores, found.logprobs
-        )
+        return self._collected.result(self.drafter)
 
 
 def stream(
@@ -117,10 +135,9 @@ def stream(
 
     Every step holds its new `tokens`, `from_draft` for each of them, and `texts`, the text that each completes.
     """
-    if not isinstance(target, Target):
-        raise InputError(f"{target!r} is no target; make one with outrider.load")
-    guard = Guard(make_drafter(drafter, drafter_options, target.info))
-    return Stream(target, guard, encode(target, prompt, chat), options)
+    guard = prepare(target, drafter, drafter_options)
+    row = Row(read_request(target, encode(target, prompt, chat), options), target.info, Stats())
+    return Stream(target, guard.drafter.name, row, decode(target, guard, [row]))
 
 
 def generate(
@@ -152,47 +169,67 @@ def generate(
         return steps.result()
 
 
-def encode(target: Target, prompt: Prompt, chat: bool | None = None) -> list[int]:
-    """Return a prompt's ids.
+def generate_batch(
+    target: Target,
+    prompts: Sequence[Prompt] | torch.Tensor,
+    drafter: DrafterWord = "ngram",
+    drafter_options: Mapping[str, Any] | None = None,
+    *,
+    attention_mask: torch.Tensor | None = None,
+    chat: bool | None = None,
+    num_return_sequences: int = 1,
+    **options: Any,
+) -> list[Result]:
+    """Generate several texts together; each is that of its prompt alone with the seed that its result reports.
+
+    Args:
+        target: from `outrider.load`.
+        prompts: any prompts of `generate`, or a tensor `[rows, length]`, padded on the left.
+        drafter: as in `generate`; one object serves all rows.
+        drafter_options: as in `generate`.
+        attention_mask: `[rows, length]` for a tensor of prompts, 0 at the padding.
+        chat: as in `generate`.
+        num_return_sequences: texts of every prompt, one after another.
+        **options: as in `generate`. Every row's seed is derived from `seed`.
+
+    Returns:
+        The results in the order of the prompts.
 
     Raises:
-        InputError: the prompt is empty, or is text and the target has no tokenizer.
+        InputError: a wrong prompt (with its index), option, or drafter.
+        DrafterError: the drafter failed or broke its contract.
     """
-    if isinstance(prompt, str):
-        return _encode_text(target, prompt, chat)
-    if isinstance(prompt, Sequence) and prompt and all(isinstance(one, Mapping) for one in prompt):
-        return _encode_chat(target, prompt)
-    if chat:
-        raise InputError("chat=True needs a text prompt; ids are taken as they are")
-    values: Any = prompt.tolist() if hasattr(prompt, "tolist") else prompt
-    if not isinstance(values, Sequence):
-        raise InputError(f"the prompt is a {type(prompt).__name__}: give a text, or the ids of one row in order")
-    ids = values[0] if len(values) == 1 and isinstance(values[0], list) else values
+    if isinstance(num_return_sequences, bool) or not isinstance(num_return_sequences, int) or num_return_sequences < 1:
+        raise InputError(f"num_return_sequences = {num_return_sequences!r}: must be a whole number, 1 or more")
+    guard = prepare(target, drafter, drafter_options)
+    rows = encode_batch(target, prompts, attention_mask, chat)
+    ids = [row for row in rows for _ in range(num_return_sequences)]
+    seed = read_seed(options)
+    requests = [
+        _read_row(target, at // num_return_sequences, row, options | {"seed": derive(seed, at)})
+        for at, row in enumerate(ids)
+    ]
+    found = [Collected(Row(request, target.info, Stats()), target.tokenizer) for request in requests]
+    by_row = {id(one.row): one for one in found}
+    for emitted in decode(target, guard, [one.row for one in found]):
+        for row, step in emitted:
+            by_row[id(row)].add(step)
+    return [one.result(guard.drafter.name) for one in found]
+
+
+def prepare(target: Target, drafter: DrafterWord, options: Mapping[str, Any] | None) -> Guard:
+    """Return the drafter that a caller means, guarded.
+
+    Raises:
+        InputError: `target` is none, or a wrong drafter.
+    """
+    if not isinstance(target, Target):
+        raise InputError(f"{target!r} is no target; make one with outrider.load")
+    return Guard(make_drafter(drafter, options, target.info))
+
+
+def _read_row(target: Target, index: int, ids: Sequence[int], options: Mapping[str, Any]) -> Request:
     try:
-        if any(isinstance(token, bool) for token in ids):
-            raise TypeError
-        return [operator.index(token) for token in ids]
-    except TypeError:
-        raise InputError("the prompt must be one text, one row of ids, or the messages of one chat") from None
-
-
-def _encode_text(target: Target, prompt: str, chat: bool | None) -> list[int]:
-    if not prompt:
-        raise InputError("the prompt is empty: give at least one character")
-    if target.tokenizer is None:
-        raise InputError("the model was loaded without a tokenizer, so the prompt must be ids")
-    template = getattr(target.tokenizer, "chat_template", None)
-    if chat or (chat is None and template):
-        return _encode_chat(target, [{"role": "user", "content": prompt}])
-    return list(target.tokenizer(prompt).input_ids)
-
-
-def _encode_chat(target: Target, messages: Sequence[Any]) -> list[int]:
-    tokenizer = target.tokenizer
-    if not getattr(tokenizer, "chat_template", None):
-        raise InputError("the model has no chat template; leave chat out and pass the bare text or ids")
-    try:
-        text = tokenizer.apply_chat_template(list(messages), tokenize=False, add_generation_prompt=True)
-    except Exception as error:  # templates are the model's own programs
-        raise InputError(f"the prompt can't be put into the chat template: {first_line(error)}") from error
-    return list(tokenizer(text, add_special_tokens=False).input_ids)
+        return read_request(target, ids, options)
+    except InputError as error:
+        raise InputError(f"prompt {index}: {error}") from error

@@ -59,6 +59,31 @@ def test_a_planted_fault_is_told_from_a_near_tie(fault: str, monkeypatch: pytest
     assert faults > 0
 
 
+def test_a_leak_into_one_layer_is_a_fault_however_small_the_gap() -> None:
+    """The gap of such a leak can be a near tie's; the trees themselves tell."""
+
+    def leak(module: Any, args: Any, kwargs: Any) -> Any:
+        mask = kwargs.get("attention_mask")
+        if mask is not None and mask.shape[2] > 1:
+            width = mask.shape[2]
+            kwargs["attention_mask"] = mask.clone()
+            kwargs["attention_mask"][..., -width:] = torch.ones(width, width, dtype=torch.bool).tril()
+        return args, kwargs
+
+    verdicts = []
+    for seed in range(6):
+        target, prompt = _half(seed), prompt_of(9, seed)
+        text = prompt + plain_loop(target.model, prompt, 40)
+        layer: Any = target.model.get_decoder().layers[1].self_attn
+        handle = layer.register_forward_pre_hook(leak, with_kwargs=True)
+        broken = outrider.generate(target, prompt, Scripted(target, right_tree(text)), max_new_tokens=40)
+        found = outrider.explain(target, prompt, broken.token_ids, broken.seed)
+        handle.remove()
+        verdicts += [(one.gap or 0.0) <= found.allowed_gap for one in found.partings if one.verdict == "fault"]
+        assert len(found.faults) == len(found.partings)
+    assert any(verdicts), "no leak hid behind a small gap, so nothing was tested"
+
+
 def test_a_wrong_token_is_a_fault() -> None:
     target, prompt = tiny_target(), prompt_of(6)
     tokens = list(outrider.generate(target, prompt, "none", max_new_tokens=2 * ROWS).token_ids)

@@ -215,7 +215,9 @@ def test_tokens_fed_to_the_target_grow_with_the_text() -> None:
     target, prompt = tiny_target(4), prompt_of(40, 4)
     text = prompt + plain_loop(target.model, prompt, 30)
     fed: list[int] = []
-    handle = target.model.register_forward_pre_hook(lambda module, args: fed.append(args[0].shape[1]))
+    handle = target.model.register_forward_pre_hook(
+        lambda module, args, kwargs: fed.append(kwargs["input_ids"].shape[1]), with_kwargs=True
+    )
     try:
         result = outrider.generate(target, prompt, Scripted(target, right_chain(text, 4)), max_new_tokens=30)
     finally:

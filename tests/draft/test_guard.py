@@ -124,10 +124,10 @@ def test_what_is_verified_is_what_was_checked() -> None:
     drafter = Changing(target, right_chain(prompt + new))
     original = target.forward
 
-    def forward(cache: Any, roots: Any, lengths: Any, trees: TreeBatch) -> torch.Tensor:
+    def forward(cache: Any, roots: Any, trees: TreeBatch) -> Any:
         if kept:
             kept[-1].tokens.fill_(63)
-        return original(cache, roots, lengths, trees)
+        return original(cache, roots, trees)
 
     target.forward = forward  # type: ignore[method-assign]
     try:

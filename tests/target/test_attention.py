@@ -21,7 +21,7 @@ def _table(context: int) -> PositionTable:
 
 def _cache(target: Target, length: int) -> Any:
     cache = target.open(1)
-    target.prefill(cache, torch.tensor([prompt_of(length)]))
+    target.prefill(cache, [prompt_of(length)])
     return cache.layers
 
 

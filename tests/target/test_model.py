@@ -5,6 +5,7 @@ import torch
 
 from outrider import DraftTree, Target, TreeBatch
 from outrider.target.cache import RowCache
+from outrider.target.tier import Opening
 from support import VOCAB, prompt_of, tiny_model, tiny_target
 
 TREE = DraftTree((3, 9, 4, 9, 11, 5, 30), (-1, -1, 0, 0, 1, 4, 4))
@@ -19,8 +20,7 @@ def _alone(model: Any, ids: list[int], tree: DraftTree, node: int) -> torch.Tens
 
 
 def _forward(target: Target, cache: RowCache, rows: list[list[int]], trees: list[DraftTree]) -> torch.Tensor:
-    roots, lengths = torch.tensor([ids[-1] for ids in rows]), torch.tensor([len(ids) - 1 for ids in rows])
-    return target.forward(cache, roots, lengths, TreeBatch.pack(trees))
+    return target.forward(cache, [ids[-1] for ids in rows], TreeBatch.pack(trees)).logits
 
 
 def _error(target: Target, logits: torch.Tensor, ids: list[int], tree: DraftTree) -> float:
@@ -32,7 +32,7 @@ def _error(target: Target, logits: torch.Tensor, ids: list[int], tree: DraftTree
 def test_tree_logits_are_those_of_each_path_alone(seed: int) -> None:
     target, ids = tiny_target(seed), prompt_of(12, seed)
     cache = target.open(1)
-    target.prefill(cache, torch.tensor([ids[:-1]]))
+    target.prefill(cache, [ids[:-1]])
     assert _error(target, _forward(target, cache, [ids], [TREE])[0], ids, TREE) < 1e-9
 
 
@@ -42,7 +42,7 @@ def test_siblings_do_not_see_each_other(attention: str, tolerance: float) -> Non
     target = Target(tiny_model(1, attn_implementation=attention))
     ids, siblings = prompt_of(4), DraftTree((5, 6), (-1, -1))
     cache = target.open(1)
-    target.prefill(cache, torch.tensor([ids[:-1]]))
+    target.prefill(cache, [ids[:-1]])
     assert _error(target, _forward(target, cache, [ids], [siblings])[0], ids, siblings) < tolerance
 
 
@@ -61,14 +61,14 @@ def test_windows_hold_at_logical_positions() -> None:
         model: Any = transformers.AutoModelForCausalLM.from_config(config).double().eval()
         target, ids = Target(model), prompt_of(15)
         cache = target.open(1)
-        target.prefill(cache, torch.tensor([ids[:-1]]))
+        target.prefill(cache, [ids[:-1]])
         assert _error(target, _forward(target, cache, [ids], [TREE])[0], ids, TREE) < 1e-9
 
 
 def test_the_accepted_path_is_kept_and_the_rest_dropped() -> None:
     target, ids = tiny_target(2), prompt_of(9, 2)
-    cache = target.open(1, 4)  # too small, so that the buffers grow on the way
-    target.prefill(cache, torch.tensor([ids[:-1]]))
+    cache = target.open(1, Opening(4))  # too small, so that the buffers grow on the way
+    target.prefill(cache, [ids[:-1]])
     for path in ([1, 4, 6], [], [0, 3], [1, 4]):
         _forward(target, cache, [ids], [TREE])
         target.commit(cache, len(TREE), [path])
@@ -81,7 +81,7 @@ def test_the_accepted_path_is_kept_and_the_rest_dropped() -> None:
 
 def _assert_cache_is_that_of_a_prefill(target: Target, cache: RowCache, ids: list[int]) -> None:
     fresh = target.open(1)
-    target.prefill(fresh, torch.tensor([ids]))
+    target.prefill(fresh, [ids])
     for kept, expected in zip(cache.layers.layers, fresh.layers.layers, strict=True):
         for name in ("keys", "values"):
             assert torch.allclose(getattr(kept, name), getattr(expected, name), atol=1e-12, rtol=0)
@@ -93,7 +93,7 @@ def test_rows_of_different_lengths_share_a_cache_with_holes() -> None:
     rows = [prompt_of(8, 1), prompt_of(8, 2)]
     trees = [TREE, DraftTree.chain([40, 41])]
     cache = target.open(2)
-    target.prefill(cache, torch.tensor(rows)[:, :-1])
+    target.prefill(cache, [ids[:-1] for ids in rows])
     for paths in ([[1, 4, 5], [0]], [[], [0, 1]], [[0, 2], []]):
         logits = _forward(target, cache, rows, trees)
         for row, ids in enumerate(rows):
@@ -114,7 +114,7 @@ def test_the_prompt_is_read_without_logits_for_all_of_it() -> None:
     seen: list[int] = []
     handle = target.model.lm_head.register_forward_hook(lambda module, inputs, output: seen.append(output.shape[1]))
     try:
-        target.prefill(target.open(1), torch.tensor([prompt_of(40)]))
+        target.prefill(target.open(1), [prompt_of(40)])
     finally:
         handle.remove()
     assert seen == [1]
@@ -126,7 +126,7 @@ def test_the_model_and_its_config_stay_as_they_were() -> None:
     weights = {name: value.clone() for name, value in model.state_dict().items()}
     target, ids = Target(model), prompt_of(6)
     cache = target.open(1)
-    target.prefill(cache, torch.tensor([ids[:-1]]))
+    target.prefill(cache, [ids[:-1]])
     _forward(target, cache, [ids], [TREE])
     assert (model.config.to_dict(), dict(vars(model.config)), model.config._attn_implementation) == before
     assert all(torch.equal(value, weights[name]) for name, value in model.state_dict().items())
@@ -136,7 +136,7 @@ def test_logits_carry_no_gradient() -> None:
     target, ids = tiny_target(), prompt_of(6)
     cache = target.open(1)
     with torch.enable_grad():
-        first = target.prefill(cache, torch.tensor([ids[:-1]]))
+        first = target.prefill(cache, [ids[:-1]])
         then = _forward(target, cache, [ids], [TREE])
     assert first.grad_fn is None
     assert then.grad_fn is None

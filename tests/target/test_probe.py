@@ -1,3 +1,4 @@
+import re
 from typing import Any
 
 import pytest
@@ -7,8 +8,15 @@ import transformers
 import outrider
 from outrider import Target, TreeBatch
 from outrider.target import attention
+from outrider.target.call import Caller
 from outrider.target.probe import probe
 from support import VOCAB, tiny_model
+
+
+def _refusal(model: Any) -> str:
+    """Why one forward under a tree mask can't serve a model, which another tier may."""
+    return probe(Target(model)).refused["tree"]
+
 
 SHAPE: dict[str, Any] = {"vocab_size": VOCAB, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
 
@@ -27,8 +35,9 @@ def test_a_leak_between_branches_is_found(monkeypatch: pytest.MonkeyPatch, dtype
         "outrider.draft.batch.TreeBatch.ancestors",
         lambda self: torch.ones(1, self.width + 1, self.width + 1, dtype=torch.bool).tril(),
     )
-    with pytest.raises(outrider.ModelError, match="can't be verified exactly"):
-        probe(Target(tiny_model(0, dtype=dtype)))
+    assert re.search(
+        "depend on tokens that are not its ancestors|its path's alone", _refusal(tiny_model(0, dtype=dtype))
+    )
 
 
 def test_a_node_that_does_not_see_its_ancestors_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -40,8 +49,7 @@ def test_a_node_that_does_not_see_its_ancestors_is_found(monkeypatch: pytest.Mon
         return reach
 
     monkeypatch.setattr("outrider.draft.batch.TreeBatch.ancestors", blind)
-    with pytest.raises(outrider.ModelError, match="don't depend on its ancestors|its path's alone"):
-        probe(Target(tiny_model(0, dtype=torch.bfloat16)))
+    assert "don't depend on its ancestors" in _refusal(tiny_model(0, dtype=torch.bfloat16))
 
 
 @pytest.mark.parametrize("vocab", [5, 8, 55, 64, 104, 605])
@@ -64,8 +72,7 @@ def test_a_window_is_crossed(monkeypatch: pytest.MonkeyPatch) -> None:
 
     known = transformers.masking_utils.ALL_MASK_ATTENTION_FUNCTIONS._global_mapping
     monkeypatch.setitem(known, attention.MASK_NAME, windowless)
-    with pytest.raises(outrider.ModelError, match="can't be verified exactly"):
-        probe(Target(model))
+    assert "its path's alone" in _refusal(model)
 
 
 def test_rounding_by_experts_batches_is_no_leak() -> None:
@@ -82,19 +89,17 @@ def test_eager_attention_in_float64_rounds_as_float32_does() -> None:
 
 def test_a_stale_row_after_a_commit_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("outrider.target.cache.RowLayer.move", lambda self, columns, start: None)
-    with pytest.raises(outrider.ModelError, match="can't be verified exactly"):
-        probe(Target(tiny_model(0)))
+    assert "its path's alone" in _refusal(tiny_model(0))
 
 
 def test_positions_by_node_index_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    original = Target._call
+    original = Caller.__call__
 
-    def shifted(self: Any, cache: Any, ids: Any, positions: Any, masks: Any, **rest: Any) -> Any:
+    def shifted(self: Any, cache: Any, ids: Any, positions: Any, masks: Any = None, **rest: Any) -> Any:
         return original(self, cache, ids, positions.amin(1, keepdim=True) + torch.arange(ids.shape[1]), masks, **rest)
 
-    monkeypatch.setattr(Target, "_call", shifted)
-    with pytest.raises(outrider.ModelError, match="can't be verified exactly"):
-        probe(Target(tiny_model(0)))
+    monkeypatch.setattr(Caller, "__call__", shifted)
+    assert "its path's alone" in _refusal(tiny_model(0))
 
 
 def test_rows_that_depend_on_each_other_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,15 +114,11 @@ def test_rows_that_depend_on_each_other_are_found(monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize(
     ("build", "message"),
     [
-        (lambda: transformers.BloomForCausalLM(transformers.BloomConfig(**_bloom())), "BloomForCausalLM"),
-        (lambda: transformers.MptForCausalLM(transformers.MptConfig(**_mpt())), "no position_ids"),
-        (lambda: transformers.GPTNeoForCausalLM(transformers.GPTNeoConfig(**_gpt_neo())), "GPTNeoForCausalLM"),
-        (lambda: transformers.T5ForConditionalGeneration(transformers.T5Config(**_t5())), "encoder-decoder"),
-        (lambda: transformers.Lfm2ForCausalLM(transformers.Lfm2Config(**_lfm2())), "layers of kind conv"),
-        (lambda: transformers.MambaForCausalLM(transformers.MambaConfig(**_mamba())), "MambaForCausalLM"),
+        (lambda: transformers.T5ForConditionalGeneration(transformers.T5Config(**_t5())), "decoder_start_token_id"),
+        (lambda: transformers.MambaForCausalLM(transformers.MambaConfig(**_mamba())), "replay: a tree node's logits"),
         (lambda: tiny_model(0).train(), "model.eval"),
     ],
-    ids=["alibi", "no positions", "own causal buffer", "encoder-decoder", "convolution", "recurrent", "training"],
+    ids=["no start", "recurrent, one token at a time", "training"],
 )
 def test_what_cannot_be_verified_is_refused_with_its_reason(build: Any, message: str) -> None:
     model = build()
@@ -125,6 +126,23 @@ def test_what_cannot_be_verified_is_refused_with_its_reason(build: Any, message:
         model = model.eval()
     with pytest.raises(outrider.ModelError, match=message):
         outrider.load(model)
+
+
+@pytest.mark.parametrize(
+    ("build", "tier", "reason"),
+    [
+        (lambda: transformers.BloomForCausalLM(transformers.BloomConfig(**_bloom())), "paths", "no position_ids"),
+        (lambda: transformers.MptForCausalLM(transformers.MptConfig(**_mpt())), "paths", "no position_ids"),
+        (lambda: transformers.GPTNeoForCausalLM(transformers.GPTNeoConfig(**_gpt_neo())), "paths", "its path's alone"),
+        (lambda: transformers.Lfm2ForCausalLM(transformers.Lfm2Config(**_lfm2())), "replay", "layers of kind conv"),
+        (lambda: transformers.T5ForConditionalGeneration(_t5_config()), "paths", "its decoder's masks"),
+    ],
+    ids=["alibi", "no positions", "own causal buffer", "convolution", "encoder-decoder"],
+)
+def test_what_no_tree_mask_serves_is_served_path_by_path(build: Any, tier: str, reason: str) -> None:
+    result = probe(Target(build().double().eval()))
+    assert result.tier.name == tier
+    assert reason in result.refused["tree"]
 
 
 def test_attention_that_takes_no_mask_is_refused() -> None:
@@ -163,6 +181,12 @@ def _gpt_neo() -> dict[str, Any]:
 
 def _t5() -> dict[str, Any]:
     return {"vocab_size": VOCAB, "d_model": 32, "num_layers": 2, "num_heads": 4, "d_kv": 8, "d_ff": 64}
+
+
+def _t5_config() -> Any:
+    config: Any = transformers.T5Config(**_t5())
+    config.decoder_start_token_id = 0
+    return config
 
 
 def _lfm2() -> dict[str, Any]:

@@ -17,8 +17,9 @@ from outrider.decode.explain import explain as explain_output
 from outrider.decode.request import check_options
 from outrider.decode.stats import Stats
 from outrider.errors import InputError
-from outrider.generation import Result, Stream, encode, stream
+from outrider.generation import Result, Stream, stream
 from outrider.plugins.words import DrafterChoice, choose, read_options, read_word
+from outrider.prompt import encode
 from outrider.target.load import load
 from outrider.target.model import Target
 

@@ -8,7 +8,8 @@ import torch
 
 from outrider.compare.prompts import Prompt
 from outrider.compare.runner import Contestant, Outcome
-from outrider.generation import encode, generate
+from outrider.generation import generate
+from outrider.prompt import encode
 from outrider.target.model import Target
 
 

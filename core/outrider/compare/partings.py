@@ -7,7 +7,8 @@ from typing import Any
 
 from outrider.compare.prompts import Prompt
 from outrider.decode.explain import Explanation, explain
-from outrider.generation import encode, generate
+from outrider.generation import generate
+from outrider.prompt import encode
 from outrider.target.model import Target
 
 

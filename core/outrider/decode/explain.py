@@ -2,9 +2,11 @@
 
 In half precision a forward of several rows rounds differently from one of a single row, so near ties can fall the other way.
 How much the logits differ by that alone is measured on the same model and text; a parting that it can't account for is a fault.
+Where a mask leaks a little, the gap can be as small as a near tie's; so trees are verified where the text parts, and other
+tokens on a tree's other branches must not change a bit of a node's logits.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -13,8 +15,10 @@ import torch
 from outrider.decode.request import Request, read_request
 from outrider.draft.batch import TreeBatch
 from outrider.draft.tree import ROOT, DraftTree
-from outrider.errors import InputError
+from outrider.errors import InputError, ModelError
 from outrider.target.model import Target
+from outrider.target.probe import check_trees
+from outrider.target.tier import Opening
 from outrider.verify.sampling import NodeScores
 
 ROWS: Final = 8
@@ -30,7 +34,7 @@ class Parting:
         token: what was emitted.
         plain_token: what plain decoding draws.
         gap: how much better the plain token's score is, noise included; None where a filter removes the emitted one.
-        verdict: `near tie` where rounding accounts for it, else `fault`.
+        verdict: `near tie` where rounding accounts for it and trees are verified exactly at this place, else `fault`.
     """
 
     position: int
@@ -84,8 +88,9 @@ def explain(target: Target, prompt: Sequence[int], tokens: Sequence[int], seed: 
         raise InputError(
             f"under the rule {request.sampler.rule} a text is not plain decoding's, so there is nothing to explain"
         )
-    plain = _logits(target, prompt, tokens, 1)
-    rows = _logits(target, prompt, tokens, ROWS)
+    prompt = request.ids
+    plain = _logits(target, prompt, tokens, 1, request.context)
+    rows = _logits(target, prompt, tokens, ROWS, request.context)
     drawing = [_perturbed(request, row, [*prompt, *tokens[:position]]) for position, row in enumerate(plain)]
     best = torch.stack([one.topk(min(_IN_CONTENTION, len(one))).indices for one in drawing])
     difference = float((plain - rows).abs().gather(-1, best).max())
@@ -100,21 +105,33 @@ def explain(target: Target, prompt: Sequence[int], tokens: Sequence[int], seed: 
         near = gap is not None and gap <= allowed
         if gap == float("inf"):  # a filter's border moved, if the rows' own scores keep the token
             gap, near = None, bool(torch.isfinite(_perturbed(request, rows[position], ids)[token]))
+        near = near and _trees_hold(target, ids)
         found.append(Parting(position, token, drawn, gap, "near tie" if near else "fault"))
     return Explanation(tuple(found), len(tokens), difference, allowed)
 
 
-def _logits(target: Target, prompt: Sequence[int], tokens: Sequence[int], rows: int) -> torch.Tensor:
+def _trees_hold(target: Target, ids: Sequence[int]) -> bool:
+    """Say whether trees after this context are verified exactly, which a gap can't tell."""
+    if len(ids) == 1:  # nothing was committed before it, so no tree hung there
+        return True
+    try:
+        check_trees(target, ids)
+    except ModelError:
+        return False
+    return True
+
+
+def _logits(
+    target: Target, prompt: Sequence[int], tokens: Sequence[int], rows: int, context: Mapping[str, Any]
+) -> torch.Tensor:
     """Return the logits that lead to every token `[tokens, vocab]`, with forwards of `rows` rows after the prefill."""
-    device = target.info.device
     ids = [*prompt, *tokens]
-    cache = target.open(1, len(ids) + rows)
-    found = [target.prefill(cache, torch.tensor([list(prompt)], device=device))]
+    cache = target.open(1, Opening(len(ids) + rows, contexts=[context]))
+    found = [target.prefill(cache, [prompt])]
     start = len(prompt)
     while start < len(ids) - 1:
         chain = DraftTree.chain(ids[start + 1 : min(start + rows, len(ids) - 1)])
-        root, length = torch.tensor([ids[start]], device=device), torch.tensor([start], device=device)
-        found.append(target.forward(cache, root, length, TreeBatch.pack([chain]))[0])
+        found.append(target.forward(cache, [ids[start]], TreeBatch.pack([chain])).logits[0])
         target.commit(cache, len(chain), [range(len(chain))])
         start += 1 + len(chain)
     return torch.cat(found).float()

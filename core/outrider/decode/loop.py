@@ -1,50 +1,131 @@
 """The decode loop: draft, one target forward, verify, cut, commit."""
 
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
 
-from outrider.decode.request import Request
 from outrider.decode.row import Row, Step
-from outrider.decode.stats import Stats
-from outrider.draft.contract import MAX_NODES, DraftBatch, OutcomeBatch
+from outrider.decode.stats import Stats, timing
+from outrider.draft.contract import MAX_NODES, DraftBatch, Outcome, OutcomeBatch
+from outrider.draft.features import Features, Needs
 from outrider.draft.guard import Guard
 from outrider.draft.tree import DraftTree
+from outrider.target.call import Scored
 from outrider.target.model import Target
+from outrider.target.tier import Opening, Piece
+from outrider.verify.sampling import verify_rows
 
-_RESERVED_TOKENS: Final = 1024
+RESERVED_TOKENS: Final = 1024
+Emitted = list[tuple[Row, Step]]
 
 
-def decode(target: Target, drafter: Guard, request: Request, stats: Stats) -> Iterator[Step]:
-    """Decode one row, a step at a time; the text is that of plain decoding, whatever the drafter proposes.
+def decode(target: Target, drafter: Guard, rows: Sequence[Row]) -> Iterator[Emitted]:
+    """Decode rows together, a step at a time; every text is that of plain decoding, whatever the drafter proposes.
 
     Args:
         target: the model.
         drafter: what proposes.
-        request: prompt, sampler and stops.
-        stats: counted into; the time between steps, which is the caller's, is not.
+        rows: a text each; those that stop leave.
+
+    Yields:
+        What every row that was still going has emitted. The time between steps, which is the caller's, is not counted.
     """
-    row, sampler, keep = Row(request, target.info, stats), request.sampler, bool(request.evidence)
-    cache = target.open(1, min(request.stopping.max_length, len(row.ids) + _RESERVED_TOKENS) + MAX_NODES)
+    live, needs = list(rows), drafter.needs()
     try:
-        with stats.timing("seconds"), stats.timing("prefill_seconds"):
-            drafter.begin([row.start()])
-            logits = target.prefill(cache, row.prompt())
-            scores = sampler.scores(logits, DraftTree(), row.ids, keep=keep)
-            step, outcome = row.first(scores, sampler.verify(scores, len(row.ids)))
-            drafter.observe(OutcomeBatch((outcome,)))
-        yield step
-        while step.finish_reason is None:
-            with stats.timing("seconds"):
-                with stats.timing("draft_seconds"):
-                    trees, (tree,) = drafter.propose(DraftBatch((row.draft_view(),)))
-                with stats.timing("forward_seconds"):
-                    logits = target.forward(cache, *row.root(), trees)
-                    scores = sampler.scores(logits[0], tree, row.ids, keep=keep)
-                    verdict = sampler.verify(scores, len(row.ids))
-                step, outcome = row.emit(scores, verdict)
-                # The last token is the next step's root, and a root is not in the cache yet.
-                target.commit(cache, trees.width, [outcome.path[: len(step.tokens) - 1]])
-                drafter.observe(OutcomeBatch((outcome,)))
-            yield step
+        with timing(_stats(live), "seconds"), timing(_stats(live), "prefill_seconds"):
+            drafter.begin([row.start() for row in live])
+            cache = open_cache(target, live, needs)
+            emitted = read_prompts(target, drafter, live, cache, needs)
+        yield emitted
+        while staying := [at for at, (_, step) in enumerate(emitted) if step.finish_reason is None]:
+            if len(staying) < len(live):
+                drafter.end([row.id for at, row in enumerate(live) if at not in staying])
+                target.select(cache, staying)
+                live = [live[at] for at in staying]
+            emitted = take_step(target, drafter, live, cache, needs)
+            yield emitted
     finally:
-        drafter.end([row.id])
+        drafter.end([row.id for row in live])
+
+
+def open_cache(target: Target, rows: Sequence[Row], needs: Needs) -> Any:
+    """Make the cache of some rows, with room for their texts."""
+    requests = [row.request for row in rows]
+    longest = max(min(one.stopping.longest, len(one.ids) + RESERVED_TOKENS) for one in requests)
+    static = requests[0].static
+    capacity = (max(one.stopping.longest for one in requests) if static else longest) + MAX_NODES + 1
+    return target.open(len(rows), Opening(capacity, needs.hidden, [one.context for one in requests], static))
+
+
+def read_prompts(target: Target, drafter: Guard, rows: Sequence[Row], cache: Any, needs: Needs) -> Emitted:
+    """Read what the cache does not hold of the rows' ids; every row's first token comes from that."""
+    heard: list[Piece] = []
+
+    def hear(pieces: list[Piece]) -> None:
+        """Pass a chunk's features on, so that no more than a chunk is kept; each row's last comes with its first token."""
+        if needs:
+            done = [piece for piece in heard if any(piece.row == other.row for other in pieces)]
+            drafter.observe(OutcomeBatch(tuple(_read(rows[one.row], one) for one in done)))
+            heard[:] = [*(piece for piece in heard if piece not in done), *pieces]
+
+    unread = [row.ids[length:] for row, length in zip(rows, target.tier.lengths(cache), strict=True)]
+    logits = target.prefill(cache, unread, hear, rows[0].request.chunk)
+    scores = [row.scores(logits[index : index + 1], DraftTree()) for index, row in enumerate(rows)]
+    verdicts = verify_rows([(row.request.sampler, one, len(row.ids)) for row, one in zip(rows, scores, strict=True)])
+    steps = [row.take(one, verdict)[0] for row, one, verdict in zip(rows, scores, verdicts, strict=True)]
+    last = {piece.row: _piece_features(piece) for piece in heard}
+    emitted = list(zip(rows, steps, strict=True))
+    outcomes = [row.outcome(step, DraftTree(), (), last.get(at)) for at, (row, step) in enumerate(emitted)]
+    drafter.observe(OutcomeBatch(tuple(outcomes)))
+    return emitted
+
+
+def take_step(target: Target, drafter: Guard, rows: Sequence[Row], cache: Any, needs: Needs) -> Emitted:
+    """Draft, verify and commit once for all rows."""
+    with timing(_stats(rows), "seconds"):
+        return _step(target, drafter, rows, cache, needs)
+
+
+def _step(target: Target, drafter: Guard, rows: Sequence[Row], cache: Any, needs: Needs) -> Emitted:
+    with timing(_stats(rows), "draft_seconds"):
+        views = [row.draft_view() for row in rows]
+        batch, trees = drafter.propose(DraftBatch(tuple(views)))
+    with timing(_stats(rows), "forward_seconds"):
+        scored = target.forward(cache, [row.ids[-1] for row in rows], batch)
+        scores = [row.scores(scored.logits[at], trees[at]) for at, row in enumerate(rows)]
+        verdicts = verify_rows(
+            [(row.request.sampler, one, len(row.ids)) for row, one in zip(rows, scores, strict=True)]
+        )
+    emitted: Emitted = []
+    outcomes: list[Outcome] = []
+    paths: list[tuple[int, ...]] = []
+    for at, row in enumerate(rows):
+        step, path = row.take(scores[at], verdicts[at])
+        row.stats.count_step(len(trees[at]), len(path))
+        # The last token is the next step's root, and a root is not in the cache yet.
+        paths.append(path[: len(step.tokens) - 1])
+        features = _step_features(scored, at, trees[at], paths[-1], needs) if needs else None
+        emitted.append((row, step))
+        outcomes.append(row.outcome(step, trees[at], path, features))
+    target.commit(cache, batch.width, paths)
+    drafter.observe(OutcomeBatch(tuple(outcomes)))
+    return emitted
+
+
+def _stats(rows: Sequence[Row]) -> list[Stats]:
+    return [row.stats for row in rows]
+
+
+def _read(row: Row, piece: Piece) -> Outcome:
+    return Outcome(row.id, row.view, (), DraftTree(), (), _piece_features(piece))
+
+
+def _piece_features(piece: Piece) -> Features:
+    states = {layer: states[0] for layer, states in piece.scored.hidden.items()}
+    return Features(states, tuple(range(piece.tokens)), piece.scored.logits[0])
+
+
+def _step_features(scored: Scored, at: int, tree: DraftTree, path: Sequence[int], needs: Needs) -> Features:
+    nodes = 1 + len(tree)
+    states = {layer: states[at, :nodes] for layer, states in scored.hidden.items()}
+    logits = scored.logits[at, :nodes] if needs.logits else None
+    return Features(states, (0, *[node + 1 for node in path]), logits)

@@ -3,7 +3,7 @@
 import copy
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import torch
@@ -13,16 +13,16 @@ from transformers import (
     UnbatchedClassifierFreeGuidanceLogitsProcessor,
 )
 
+from outrider.decode.evidence import EVIDENCE
 from outrider.decode.stopping import Stopping
 from outrider.errors import InputError, first_line, suggestion
 from outrider.target import compat
-from outrider.target.model import Target
+from outrider.target.model import PREFILL_CHUNK, Target
 from outrider.verify.decisions import Keyed
 from outrider.verify.rules import check_rule
 from outrider.verify.sampling import Sampler
 
 DEFAULT_NEW_TOKENS: Final = 256
-EVIDENCE: Final = ("output_logits", "output_scores", "output_logprobs")
 _OBJECTS: Final = ("generation_config", "logits_processor", "stopping_criteria", "prefix_allowed_tokens_fn")
 _FILTERS: Final = ("top_k", "top_p", "min_p", "typical_p", "epsilon_cutoff", "eta_cutoff")
 
@@ -56,6 +56,10 @@ class Request:
         stopping: where the text ends.
         seed: of the row; drawn where none was given.
         evidence: which of `EVIDENCE` to keep for every token.
+        source: what an encoder-decoder's encoder reads; `ids` are then those that its text begins with.
+        context: further arguments of the model's forward, such as an encoder's output.
+        chunk: most ids of the prompt in one forward.
+        static: the cache's addresses and shapes stay.
     """
 
     ids: tuple[int, ...]
@@ -63,6 +67,10 @@ class Request:
     stopping: Stopping
     seed: int
     evidence: frozenset[str] = frozenset()
+    source: tuple[int, ...] = ()
+    context: Mapping[str, Any] = field(default_factory=dict)
+    chunk: int = PREFILL_CHUNK
+    static: bool = False
 
 
 def read_request(target: Target, ids: Sequence[int], options: Mapping[str, Any]) -> Request:
@@ -77,12 +85,13 @@ def read_request(target: Target, ids: Sequence[int], options: Mapping[str, Any])
     check_options(options)
     _check_ids(target, ids)
     chosen = dict(options)
-    seed = chosen.pop("seed", None)
-    seed = secrets.randbelow(2**32) if seed is None else seed
+    seed = read_seed(chosen)
+    chosen.pop("seed", None)
     rule = chosen.pop("rule", None) or "match"
     _settle_length(target, chosen)
     evidence = frozenset(name for name in EVIDENCE if chosen.pop(name, False))
     _settle_temperature(chosen)
+    static = chosen.pop("cache_implementation", None) == "static"
     prompt = torch.tensor([[*ids]], device=target.info.device)
     stop_strings = _take_stop_strings(target, chosen)
     if target.model.generation_config is not None and target.model.generation_config.pad_token_id is None:
@@ -94,10 +103,32 @@ def read_request(target: Target, ids: Sequence[int], options: Mapping[str, Any])
         raise InputError(f"generation options: {first_line(error)}") from error
     config = prepared.config
     _check_honoured(config, prepared)
-    _check_rope(target, len(ids), int(config.max_length or 0))
-    stopping = Stopping.of(criteria, compat.eos_ids(config), int(config.max_length or 0), target.info.device)
-    sampler = Sampler.of(prepared.processors, Keyed(seed) if config.do_sample else None, rule)
-    return Request(tuple(ids), sampler, stopping, seed, evidence)
+    _check_rope(target, len(prepared.ids), int(config.max_length or 0))
+    return Request(
+        ids=prepared.ids,
+        sampler=Sampler.of(prepared.processors, Keyed(seed) if config.do_sample else None, rule),
+        stopping=Stopping.of(criteria, compat.eos_ids(config), int(config.max_length or 0), target.info.device),
+        seed=seed,
+        evidence=evidence,
+        source=tuple(ids) if target.model.config.is_encoder_decoder else (),
+        context=prepared.context,
+        chunk=_chunk(target, len(prepared.ids), config),
+        static=static,
+    )
+
+
+def read_seed(options: Mapping[str, Any]) -> int:
+    """Return the seed that the options name, or draw one.
+
+    Raises:
+        InputError: it is none.
+    """
+    seed = options.get("seed")
+    if seed is None:
+        return secrets.randbelow(2**32)
+    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**63:
+        raise InputError(f"seed = {seed!r}: must be a whole number from 0 to 2**63 - 1")
+    return seed
 
 
 def check_options(options: Mapping[str, Any]) -> None:
@@ -107,9 +138,9 @@ def check_options(options: Mapping[str, Any]) -> None:
         InputError: an unknown option or a bad value.
     """
     _check_names(options)
-    seed, new = options.get("seed"), options.get("max_new_tokens")
-    if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**63):
-        raise InputError(f"seed = {seed!r}: must be a whole number from 0 to 2**63 - 1")
+    new = options.get("max_new_tokens")
+    if options.get("seed") is not None:
+        read_seed(options)
     if new is not None and (isinstance(new, bool) or not isinstance(new, int) or new < 1):
         raise InputError(f"max_new_tokens = {new!r}: must be a whole number, 1 or more")
     if options.get("rule") is not None:
@@ -157,7 +188,8 @@ def _check_kinds(options: Mapping[str, Any]) -> None:
     if do_sample is not None and not isinstance(do_sample, bool):
         raise InputError(f"do_sample = {do_sample!r}: must be True or False")
     for name in ("cache_implementation", "cache_config", "use_cache"):
-        if options.get(name) not in (None, True, "dynamic"):
+        served = ("dynamic", "static") if name == "cache_implementation" else (True,)
+        if options.get(name) not in (None, *served):
             raise InputError(f"generation option {name} = {options[name]!r} is not served; leave it out")
 
 
@@ -203,6 +235,14 @@ def _take_stop_strings(target: Target, options: dict[str, Any]) -> Any:
     if getattr(target.model.generation_config, "stop_strings", None) is not None:
         raise InputError("the model's generation config has stop_strings; take them out there and pass stop_strings=")
     return given
+
+
+def _chunk(target: Target, length: int, config: GenerationConfig) -> int:
+    """Return the longest chunk of a prompt; where frequencies depend on its length it is read at once."""
+    switch = compat.RopeSwitch.of(target.model.config.get_text_config(decoder=True))
+    if switch and length > switch.length:
+        return length
+    return config.prefill_chunk_size or PREFILL_CHUNK
 
 
 def _check_rope(target: Target, prompt: int, longest: int) -> None:

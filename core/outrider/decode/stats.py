@@ -1,15 +1,19 @@
 """What is counted, each figure with its definition."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any, Literal
 
+Timed = Literal["seconds", "prefill_seconds", "forward_seconds", "draft_seconds"]
+
 
 @dataclass(slots=True)
 class Stats:
-    """Counts and times of one generation; names follow vLLM where it has them.
+    """Counts and times of one row's generation; names follow vLLM where it has them.
+
+    Rows that are decoded together share their steps' time, and each counts all of it.
 
     Args:
         num_prompt_tokens: ids of the prompt.
@@ -36,15 +40,6 @@ class Stats:
     prefill_seconds: float = 0.0
     forward_seconds: float = 0.0
     draft_seconds: float = 0.0
-
-    @contextmanager
-    def timing(self, name: Literal["seconds", "prefill_seconds", "forward_seconds", "draft_seconds"]) -> Iterator[None]:
-        """Add the time of a block to a figure."""
-        start = perf_counter()
-        try:
-            yield
-        finally:
-            setattr(self, name, getattr(self, name) + perf_counter() - start)
 
     def count_step(self, drafted: int, accepted: int) -> None:
         """Count a step that proposed `drafted` nodes and emitted `accepted` of them."""
@@ -93,3 +88,15 @@ class Stats:
             "overhead",
         ]
         return fields | {name: getattr(self, name) for name in derived}
+
+
+@contextmanager
+def timing(rows: Iterable[Stats], name: Timed) -> Iterator[None]:
+    """Add the time of a block to a figure of every row."""
+    counted, start = list(rows), perf_counter()
+    try:
+        yield
+    finally:
+        seconds = perf_counter() - start
+        for stats in counted:
+            setattr(stats, name, getattr(stats, name) + seconds)

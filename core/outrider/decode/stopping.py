@@ -21,20 +21,32 @@ class Stopping:
         max_length: most ids, the prompt included.
         criteria: all others, with the prefix that ends in the token in question, as plain decoding asks them.
         device: where the criteria expect ids.
+        padding: ids that `generate` puts before a shorter row's; they count in `max_length`, and criteria see them.
     """
 
     eos_ids: frozenset[int]
     max_length: int
     criteria: tuple[Any, ...]
     device: torch.device
+    padding: tuple[int, ...] = ()
 
     @classmethod
     def of(
-        cls, criteria: StoppingCriteriaList, eos_ids: frozenset[int], max_length: int, device: torch.device
+        cls,
+        criteria: StoppingCriteriaList,
+        eos_ids: frozenset[int],
+        max_length: int,
+        device: torch.device,
+        padding: Sequence[int] = (),
     ) -> "Stopping":
         """Take over what `generate` prepared; length and EOS are tested without tensors."""
         others = [one for one in criteria if not isinstance(one, MaxLengthCriteria | EosTokenCriteria)]
-        return cls(eos_ids, max_length, tuple(others), device)
+        return cls(eos_ids, max_length, tuple(others), device, tuple(padding))
+
+    @property
+    def longest(self) -> int:
+        """Most ids of the row itself."""
+        return self.max_length - len(self.padding)
 
     def cut(self, ids: Sequence[int], tokens: Sequence[int]) -> tuple[int, FinishReason | None]:
         """Say how many of `tokens`, which follow `ids`, are emitted, and why the text ends there if it does."""
@@ -44,12 +56,12 @@ class Stopping:
             reason = self._asked([*ids, *tokens[:count]]) if self.criteria else None
             if reason:
                 return count, reason
-            if len(ids) + count >= self.max_length:
+            if len(ids) + count >= self.longest:
                 return count, "length"
         return len(tokens), None
 
     def _asked(self, ids: list[int]) -> FinishReason | None:
-        prefix = torch.tensor([ids], device=self.device)
+        prefix = torch.tensor([[*self.padding, *ids]], device=self.device)
         for criterion in self.criteria:
             try:
                 stops = bool(torch.as_tensor(criterion(prefix, None)).all())

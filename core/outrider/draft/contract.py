@@ -13,6 +13,7 @@ import torch
 from pydantic import BaseModel, ConfigDict
 
 from outrider.draft.batch import TreeBatch
+from outrider.draft.features import Features, Needs
 from outrider.draft.tree import DraftTree
 
 API: Final = (0, 1)
@@ -42,6 +43,10 @@ class TokenView(Sequence[int]):
     def grow(self, tokens: Iterable[int]) -> None:
         """Take in newly committed ids; called by the row."""
         self._ids.extend(tokens)
+
+    def replace(self, length: int, ids: Iterable[int]) -> None:
+        """Forget what is beyond `length` ids and take in others; called by the row."""
+        self._ids[length:] = ids
 
     def __len__(self) -> int:
         return len(self._ids)
@@ -91,11 +96,13 @@ class RowStart:
         row: the row's id, never used again for another row.
         ids: the prompt; grows with what is committed later.
         seed: the row's own seed, for drafters that draw.
+        source: the ids that an encoder-decoder reads; empty elsewhere.
     """
 
     row: int
     ids: TokenView
     seed: int
+    source: tuple[int, ...] = ()
 
 
 class DraftDecisions(Protocol):
@@ -173,7 +180,10 @@ class DraftBatch:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a row in one step; the first comes from the prefill, with an empty tree.
+    """What became of a row in one step.
+
+    The first come from the prefill, with an empty tree and one for every chunk of the prompt: only the last commits a token.
+    The others come to drafters that want features, and to no other.
 
     Args:
         row: the row's id.
@@ -181,6 +191,7 @@ class Outcome:
         tokens: what the step committed, the bonus token last unless a stop cut it off.
         tree: what the drafter had proposed.
         path: the accepted nodes of `tree` that were committed, in order.
+        features: what the drafter's `needs` asked for; None where it asks for nothing.
     """
 
     row: int
@@ -188,6 +199,7 @@ class Outcome:
     tokens: tuple[int, ...]
     tree: DraftTree
     path: tuple[int, ...]
+    features: Features | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,6 +228,10 @@ class Drafter(ABC, Generic[OptionsT]):
         self.target = target
         self.options = options
 
+    def needs(self) -> Needs:
+        """Say what this drafter wants of the target's forwards; asked once for every generation."""
+        return Needs()
+
     def begin(self, rows: Sequence[RowStart]) -> None:
         """Start rows, before their prompt is read."""
 
@@ -230,7 +246,10 @@ class Drafter(ABC, Generic[OptionsT]):
         """Hear what was committed: once after the prefill, then after every step."""
 
     def truncate(self, row: int, length: int) -> None:
-        """Forget what the row holds beyond its first `length` tokens."""
+        """Forget what the row holds beyond its first `length` tokens: a session's next turn goes on from there.
+
+        The row's `ids` then hold more than that already: the new turn's prompt, which the prefill reads.
+        """
 
     def end(self, rows: Sequence[int]) -> None:
         """Forget rows, whether they finished or were given up, and also where `begin` failed."""

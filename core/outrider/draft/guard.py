@@ -9,6 +9,7 @@ import torch
 
 from outrider.draft.batch import TreeBatch
 from outrider.draft.contract import DraftBatch, Drafter, OutcomeBatch, RowStart
+from outrider.draft.features import Needs
 from outrider.draft.tree import DraftTree
 from outrider.errors import DrafterError, first_line
 
@@ -22,6 +23,23 @@ class Guard:
 
     def __init__(self, drafter: Drafter[Any]) -> None:
         self.drafter = drafter
+
+    def needs(self) -> Needs:
+        """Return what the drafter wants of the target's forwards."""
+        with self._named("needs"):
+            needs: Any = self.drafter.needs()
+            if type(needs) is not Needs:
+                raise TypeError(f"expected Needs, got {type(needs).__name__}")
+            layers = self.drafter.target.num_layers
+            wrong = next((one for one in needs.hidden if not (type(one) is int and 0 <= one <= layers)), None)
+            if wrong is not None:
+                raise ValueError(f"hidden states of layer {wrong!r}: the target has them from 0 to {layers}")
+            return needs
+
+    def truncate(self, row: int, length: int) -> None:
+        """Let a row go on from its first `length` ids."""
+        with self._named("truncate"):
+            self.drafter.truncate(row, length)
 
     def begin(self, rows: Sequence[RowStart]) -> None:
         """Start rows."""

@@ -1,5 +1,6 @@
 """Every line that depends on the transformers version: names of arguments, and what `generate` makes of its options."""
 
+import copy
 import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,6 +14,8 @@ from transformers import (
     StoppingCriteriaList,
     StopStringCriteria,
 )
+from transformers.cache_utils import Cache, DynamicCache, EncoderDecoderCache
+from transformers.utils.generic import ModelOutput
 
 CACHE_NAMES = ("cache", "past_key_values")
 
@@ -22,11 +25,13 @@ class ForwardNames:
     """How this model's `forward` spells what the verifier passes.
 
     Args:
+        ids: the name of the argument that takes the text's ids.
         cache: the name of the cache argument, or None where there is none.
         positions: whether `position_ids` is taken.
         logits_to_keep: whether logits can be limited to the last rows.
     """
 
+    ids: str
     cache: str | None
     positions: bool
     logits_to_keep: bool
@@ -36,19 +41,112 @@ class ForwardNames:
         """Read the names off the signature of `model.forward`."""
         known = inspect.signature(model.forward).parameters
         return cls(
+            ids="decoder_input_ids" if model.config.is_encoder_decoder else "input_ids",
             cache=next((name for name in CACHE_NAMES if name in known), None),
             positions="position_ids" in known,
             logits_to_keep="logits_to_keep" in known,
         )
 
 
+def hidden_states(output: Any) -> tuple[torch.Tensor, ...]:
+    """Return the (decoder's) hidden states of a forward, the embeddings first."""
+    states: tuple[torch.Tensor, ...] = getattr(output, "decoder_hidden_states", None) or output.hidden_states
+    return states
+
+
+def native_cache(model: PreTrainedModel) -> Cache:
+    """Make the cache that `generate` makes for a model."""
+    config: Any = model.config.get_text_config(decoder=True)
+    own = DynamicCache(config=config)
+    return EncoderDecoderCache(own, DynamicCache(config=config)) if model.config.is_encoder_decoder else own
+
+
+def plain_cache(model: PreTrainedModel) -> Cache:
+    """Make a cache that keeps every column of every layer, so that it can always be cut."""
+    own = DynamicCache()
+    return EncoderDecoderCache(own, DynamicCache()) if model.config.is_encoder_decoder else own
+
+
+def fork(cache: Cache, rows: int) -> Cache:
+    """Copy a cache of one row, states and all, into one of several equal rows."""
+    copied = copy.deepcopy(cache)
+    if rows > 1:
+        select_rows(copied, [0] * rows)
+    return copied
+
+
+def select_rows(cache: Cache, rows: list[int]) -> None:
+    """Keep these rows of a cache, in this order."""
+    index: Any = torch.tensor(rows)
+    cache.reorder_cache(index)
+
+
+def crop(cache: Cache, count: int) -> None:
+    """Take the last columns off a cache."""
+    cache.crop(-count)
+
+
+def widen(value: Any, rows: int) -> Any:
+    """Repeat a forward's further argument of one row for several."""
+    if isinstance(value, torch.Tensor):
+        return value.expand(rows, *value.shape[1:])
+    if isinstance(value, ModelOutput):
+        return type(value)(**{name: widen(part, rows) for name, part in value.items()})
+    return value
+
+
+@torch.no_grad()
+def encode(model: PreTrainedModel, ids: list[int]) -> dict[str, Any]:
+    """Return an encoder-decoder's encoded source as the forward's further arguments; nothing for other models."""
+    if not model.config.is_encoder_decoder:
+        return {}
+    source = torch.tensor([ids], device=model.device)
+    encoder: Any = model.get_encoder()
+    mask = torch.ones_like(source)
+    return {"encoder_outputs": encoder(input_ids=source, attention_mask=mask, return_dict=True), "attention_mask": mask}
+
+
+def start_ids(model: PreTrainedModel) -> list[int]:
+    """Return the ids that an encoder-decoder's text begins with; none for other models."""
+    config = model.generation_config
+    first = getattr(config, "decoder_start_token_id", None)
+    if first is None:
+        first = getattr(config, "bos_token_id", None)
+    return [] if not model.config.is_encoder_decoder or first is None else [int(first)]
+
+
+def greedy(model: PreTrainedModel, ids: list[int], count: int) -> tuple[list[int], torch.Tensor]:
+    """Let the model's own `generate` decode greedily; returns the new ids and their logits `[count, vocab]`."""
+    prompt = torch.tensor([ids], device=model.device)
+    generate: Any = model.generate
+    options = {"do_sample": False, "num_beams": 1, "max_new_tokens": count, "min_new_tokens": count, "pad_token_id": 0}
+    output = generate(
+        prompt,
+        attention_mask=torch.ones_like(prompt),
+        return_dict_in_generate=True,
+        output_logits=True,
+        **options,
+    )
+    return output.sequences[0, -count:].tolist(), torch.cat(output.logits)
+
+
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """What `generate` itself makes of a prompt and its options."""
+    """What `generate` itself makes of a prompt and its options.
 
+    Args:
+        ids: that the text begins with; an encoder-decoder's own start, else the prompt.
+        config: with every default filled in.
+        processors: in their order.
+        criteria: all of them.
+        context: further arguments of an encoder-decoder's forward.
+    """
+
+    ids: tuple[int, ...]
     config: GenerationConfig
     processors: LogitsProcessorList
     criteria: StoppingCriteriaList
+    context: Mapping[str, Any]
 
 
 def prepare(model: PreTrainedModel, ids: torch.Tensor, options: Mapping[str, Any]) -> Prepared:
@@ -65,13 +163,16 @@ def prepare(model: PreTrainedModel, ids: torch.Tensor, options: Mapping[str, Any
 
     def capture(
         model: Any,  # noqa: ARG001  generate passes all of these by name
-        input_ids: torch.Tensor,  # noqa: ARG001
+        input_ids: torch.Tensor,
         logits_processor: LogitsProcessorList,
         stopping_criteria: StoppingCriteriaList,
         generation_config: GenerationConfig,
-        **rest: Any,  # noqa: ARG001
+        **rest: Any,
     ) -> Prepared:
-        return Prepared(generation_config, logits_processor, stopping_criteria)
+        encoded = "encoder_outputs" in rest
+        context = {name: rest[name] for name in ("encoder_outputs", "attention_mask") if encoded}
+        ids = tuple(input_ids[0].tolist())
+        return Prepared(ids, generation_config, logits_processor, stopping_criteria, context)
 
     mask = torch.ones_like(ids)
     options = {"cache_implementation": "dynamic", "use_cache": True} | dict(options)  # the cache is this decoder's own

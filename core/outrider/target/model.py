@@ -1,7 +1,7 @@
-"""The target: a causal language model as a black box with three verbs, prefill, forward and commit."""
+"""The target as a black box: open a cache, read prompts, score trees, commit."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
 import torch
 from transformers import PreTrainedModel
@@ -10,15 +10,19 @@ from outrider.draft.batch import TreeBatch
 from outrider.draft.contract import TargetInfo
 from outrider.errors import ModelError
 from outrider.target import compat
-from outrider.target.attention import PositionTable, build_masks
-from outrider.target.cache import RowCache
+from outrider.target.call import Caller, Scored
+from outrider.target.masked import MaskedTier
+from outrider.target.tier import PLAIN, Opening, Piece, Tier
+
+PREFILL_CHUNK: Final = 2048
+"""Most tokens of a prompt that go into one forward, so that its memory does not grow with the prompt."""
 
 
 class Target:
     """A model whose drafts can be verified exactly; made by `outrider.load`.
 
     Only public methods of the model are called, and nothing on it is changed. A target holds no state of a row, so it may
-    serve many generations.
+    serve many generations, in several threads too.
 
     Args:
         model: any causal language model of transformers that passed the probe.
@@ -29,73 +33,62 @@ class Target:
         self.model = model
         self.tokenizer = tokenizer
         self.info = describe(model, tokenizer)
-        self._names = compat.ForwardNames.of(model)
+        self.tier: Tier[Any] = MaskedTier(Caller(model), self.info.device)
 
     def __repr__(self) -> str:
         dtype = str(self.info.dtype).removeprefix("torch.")
-        return f"Target({type(self.model).__name__}, {dtype} on {self.info.device})"
+        return f"Target({type(self.model).__name__}, {dtype} on {self.info.device}, tier {self.tier.name})"
 
-    def open(self, rows: int, capacity: int = 256) -> RowCache:
-        """Make the empty cache of `rows` rows, with room for `capacity` columns before it grows.
+    def open(self, rows: int, want: Opening = PLAIN) -> Any:
+        """Make the empty cache of `rows` rows.
 
         Raises:
-            ModelError: the model is in training mode.
+            ModelError: the model is in training mode, or can't be served with such a cache.
         """
         if self.model.training:
             raise ModelError(
                 "the model is in training mode, where dropout makes every forward differ; call model.eval() first"
             )
-        return RowCache(rows, capacity, self.info.device)
+        return self.tier.open(rows, want)
 
-    @torch.no_grad()
-    def prefill(self, cache: RowCache, ids: torch.Tensor) -> torch.Tensor:
-        """Read prompts of equal length.
+    def prefill(
+        self,
+        cache: Any,
+        prompts: Sequence[Sequence[int]],
+        hear: Callable[[list[Piece]], None] = lambda _: None,
+        chunk: int = PREFILL_CHUNK,
+    ) -> torch.Tensor:
+        """Read prompts, or what follows the ids that the cache holds.
 
         Args:
-            cache: an empty cache.
-            ids: `[rows, length]` int64.
+            cache: empty, or of a single row.
+            prompts: every row's ids, one or more.
+            hear: told what every chunk gave, in order.
+            chunk: most ids of a row in one forward.
 
         Returns:
-            `[rows, vocab]` logits after the last token; no others are computed where the model allows it.
+            `[rows, vocab]` logits after each row's last id; no others are computed where the model allows it.
         """
-        positions = torch.arange(ids.shape[1], device=ids.device).expand_as(ids)
-        logits = self._call(cache, ids, positions, None, last_only=True)
-        cache.append(positions)
-        return logits[:, -1]
+        last: dict[int, torch.Tensor] = {}
+        for pieces in self.tier.read(cache, prompts, chunk):
+            last |= {piece.row: piece.scored.logits[0, -1] for piece in pieces}
+            hear(pieces)
+        return torch.stack([last[row] for row in range(len(prompts))])
 
-    @torch.no_grad()
-    def forward(self, cache: RowCache, roots: torch.Tensor, lengths: torch.Tensor, trees: TreeBatch) -> torch.Tensor:
-        """Score every row's root and draft tree in one forward.
+    def forward(self, cache: Any, roots: Sequence[int], trees: TreeBatch) -> Scored:
+        """Score every row's root and draft tree.
 
         Args:
-            cache: the rows' cache; gets `1 + width` columns, to be settled by `commit`.
-            roots: `[rows]` int64, the last committed token of every row.
-            lengths: `[rows]` int64, how many committed tokens are in the cache: the root's position.
+            cache: the rows' cache; holds the forward until `commit` settles it.
+            roots: the last committed token of every row, which is not in the cache yet.
             trees: the drafts.
 
         Returns:
-            `[rows, 1 + width, vocab]` logits, the root's first; padding's are meaningless.
+            `[rows, 1 + width, vocab]` logits and hidden states, the root's first; padding's are meaningless.
         """
-        trees = trees.to(self.info.device)
-        ids = torch.cat([roots[:, None], trees.tokens], 1)
-        if not trees.width and cache.solid:
-            # A lone root over a cache without holes is what plain decoding feeds; the model's own rule needs no mask.
-            positions = lengths[:, None]
-            logits = self._call(cache, ids, positions, None)
-            cache.append(positions)
-            return logits
-        ancestors = trees.ancestors()
-        positions = lengths[:, None] + ancestors.sum(-1) - 1
-        columns = torch.cat([cache.positions, positions], 1)
-        committed = (cache.positions >= 0)[:, None, :].expand(-1, ids.shape[1], -1)
-        table = PositionTable(positions, columns, torch.cat([committed, ancestors], 2))
-        masks = build_masks(self.model, table, cache.layers)
-        logits = self._call(cache, ids, positions, masks)
-        cache.append(positions)
-        return logits
+        return self.tier.forward(cache, roots, trees)
 
-    @torch.no_grad()
-    def commit(self, cache: RowCache, width: int, paths: Sequence[Sequence[int]]) -> None:
+    def commit(self, cache: Any, width: int, paths: Sequence[Sequence[int]]) -> None:
         """Keep each row's root and accepted nodes of the last forward, and drop the rest.
 
         Args:
@@ -103,24 +96,16 @@ class Target:
             width: the width of the trees of the last forward.
             paths: the accepted nodes of every row.
         """
-        cache.keep(len(cache) - 1 - width, [[0, *[node + 1 for node in path]] for path in paths])
+        self.tier.commit(cache, width, paths)
 
-    def _call(
-        self, cache: RowCache, ids: torch.Tensor, positions: torch.Tensor, masks: Any, *, last_only: bool = False
-    ) -> torch.Tensor:
-        inputs: dict[str, Any] = {"attention_mask": masks, "use_cache": True, self._names.cache: cache.layers}  # type: ignore[dict-item]
-        if self._names.positions:
-            inputs["position_ids"] = positions
-        if self._names.logits_to_keep and last_only:
-            inputs["logits_to_keep"] = 1
-        output: Any = self.model(ids, **inputs)
-        logits: torch.Tensor = output.logits
-        return logits
+    def select(self, cache: Any, rows: Sequence[int]) -> None:
+        """Keep these rows of a cache only."""
+        self.tier.select(cache, rows)
 
 
 def describe(model: PreTrainedModel, tokenizer: Any) -> TargetInfo:
     """Read off the model what drafters may know of it."""
-    config: Any = model.config.get_text_config()
+    config: Any = model.config.get_text_config(decoder=True)
     switch = compat.RopeSwitch.of(config)
     lengths = [getattr(config, "max_position_embeddings", None), switch.length if switch else None]
     embeddings: Any = model.get_input_embeddings()

@@ -1,15 +1,16 @@
-"""The probe: does this model verify a draft tree exactly? Asked of the model itself, never of a list of names.
+"""The probe: which tier verifies draft trees of this model exactly? Asked of the model itself, never of a list of names.
 
-Three questions, before and after a commit that moves rows:
+Against the untouched model, before and after a commit that moves rows:
 
-- path alone: are every node's logits those of its path run alone on the untouched model? In float32 and float64 only,
-  since a half-precision error is as large with a correct mask as with a leak.
+- plain: are the logits of plain steps those of `generate`? In float32 and float64.
+- path alone: are every node's logits those of its path run alone? In float32 and float64 only, since a half-precision error
+  is as large with a correct mask as with a leak.
 - swap: with the same shapes and other tokens wherever a node may not look, are its logits the same? In half precision bit for
   bit; it is the test that tells there.
 - swap of an ancestor: do its logits change?
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -18,10 +19,15 @@ import torch
 from outrider.draft.batch import TreeBatch
 from outrider.draft.tree import DraftTree
 from outrider.errors import ModelError, OutriderError, first_line
-from outrider.target.attention import MASKED_IMPLEMENTATIONS
-from outrider.target.cache import RowCache
-from outrider.target.compat import ForwardNames
+from outrider.target import compat
+from outrider.target.masked import MaskedTier
 from outrider.target.model import Target
+from outrider.target.paths import PathTier, ReplayTier
+from outrider.target.thresholds import thresholds
+from outrider.target.tier import Opening, Tier
+
+TIERS: Final[tuple[type[Tier[Any]], ...]] = (MaskedTier, PathTier, ReplayTier)
+"""Tried in this order: the first that is exact serves."""
 
 # Two branches with a fork in each; the path 1-3 is not a prefix of the nodes, so that its commit moves rows.
 _PARENTS: Final = (-1, -1, 0, 1, 0, 3)
@@ -29,25 +35,29 @@ _PATH: Final = (1, 3)
 _SWAPS: Final = ((0, 2, 4), (1, 5), (2,))
 _STEPS: Final = 2
 _CONTEXT: Final = 9
-_WINDOW_NAMES: Final = ("sliding_window", "attention_chunk_size", "window_size")
-_WINDOW_TO_CROSS: Final = 512
+_TO_CROSS: Final = 512
+_PLAIN_STEPS: Final = 3
 _ATTENTION_KINDS: Final = {"full_attention", "sliding_attention", "chunked_attention"}
 _LEAST_VOCABULARY: Final = 5
-_TOLERANCE: Final = {torch.float64: 1e-9, torch.float32: 2e-4}
+_TOLERANCE: Final = {torch.float64: 2e-4, torch.float32: 2e-4}
 
 
 @dataclass(frozen=True, slots=True)
 class ProbeResult:
-    """What the probe measured.
+    """What the probe found.
 
     Args:
+        tier: what serves the model.
         error: largest difference between a node's logits and its path's alone, over the logits' standard deviation; None
             in half precision, where only the swap test is made.
-        steps: number of tree forwards that were checked.
+        context: length of the context that trees were verified after.
+        refused: why each tier before it can't serve.
     """
 
+    tier: Tier[Any]
     error: float | None
-    steps: int
+    context: int
+    refused: Mapping[str, str]
 
 
 def check_supported(target: Target) -> None:
@@ -56,79 +66,82 @@ def check_supported(target: Target) -> None:
     Raises:
         ModelError: with the reason and what would work.
     """
-    model, names = target.model, ForwardNames.of(target.model)
-    config: Any = model.config
+    model = target.model
     kind = type(model).__name__
-    if config.is_encoder_decoder:
-        raise ModelError(f"{kind} is an encoder-decoder; only causal language models are served")
-    if names.cache is None:
+    if target.tier.caller.names.cache is None:
         raise ModelError(f"{kind}.forward takes no key-value cache, so nothing drafted could be kept")
-    if not names.positions:
-        raise ModelError(f"{kind}.forward takes no position_ids, so the branches of a tree can't share positions")
-    others = set(getattr(config.get_text_config(), "layer_types", None) or ()) - _ATTENTION_KINDS
-    if others:
-        raise ModelError(
-            f"{kind} has layers of kind {', '.join(sorted(others))}; only full, sliding and chunked attention is served, whose "
-            f"state can be taken back row by row"
-        )
     if target.info.vocab_size < _LEAST_VOCABULARY:
         raise ModelError(
             f"{kind} has {target.info.vocab_size} tokens; at least {_LEAST_VOCABULARY} are needed to probe it"
         )
     if model.generation_config is None:
         raise ModelError(f"{kind} has no generation_config, so what plain decoding means for it is not known")
-    attention = config.get_text_config()._attn_implementation
-    if attention not in MASKED_IMPLEMENTATIONS:
-        raise ModelError(
-            f"{kind} runs attention '{attention}', which takes no tree mask; "
-            f"load it with attn_implementation={' or '.join(repr(name) for name in MASKED_IMPLEMENTATIONS)}"
-        )
 
 
 def probe(target: Target) -> ProbeResult:
-    """Verify small trees on the model and compare.
+    """Find the first tier that is exact on this model, and let it serve the target.
 
     Raises:
-        ModelError: the model can't be served exactly, with the test that it failed.
+        ModelError: there is none, with the test that each failed.
     """
     check_supported(target)
-    try:
-        return _probe(target)
-    except OutriderError:
-        raise
-    except Exception as error:
-        raise ModelError(f"{type(target.model).__name__} can't run a tree draft: {first_line(error)}") from error
+    target.open(1)  # refuses a model in training mode
+    config = target.model.config.get_text_config(decoder=True)
+    context = max([_CONTEXT, *(one + 3 for one in thresholds(config) if one <= _TO_CROSS)])
+    ids = torch.randint(0, target.info.vocab_size, (context,), generator=torch.Generator().manual_seed(0)).tolist()
+    refused: dict[str, str] = {}
+    for kind in TIERS:
+        target.tier = tier = kind(target.tier.caller, target.info.device)
+        try:
+            if reason := tier.refusal():
+                raise ModelError(reason)
+            error = check_trees(target, ids)
+            _check_plain(target, ids[:_CONTEXT])
+            return ProbeResult(tier, error, context, refused)
+        except OutriderError as error:
+            refused[kind.name] = str(error)
+        except Exception as error:
+            kinds = sorted(set(getattr(config, "layer_types", None) or ()) - _ATTENTION_KINDS)
+            layers = f", with layers of kind {', '.join(kinds)}" if kinds else ""
+            refused[kind.name] = f"its forward failed{layers}: {first_line(error)}"
+    reasons = "; ".join(f"{name}: {reason}" for name, reason in refused.items())
+    raise ModelError(f"{type(target.model).__name__} can't be verified exactly ({reasons})")
 
 
-def _probe(target: Target) -> ProbeResult:
+def check_trees(target: Target, committed: Sequence[int]) -> float | None:
+    """Verify small trees after a context, with a commit and a further step.
+
+    Args:
+        target: the model, with the tier in question.
+        committed: the context's ids, two or more.
+
+    Returns:
+        The largest error of a path alone, as in `ProbeResult`.
+
+    Raises:
+        ModelError: a node's logits aren't those of its path, with the test that failed.
+    """
     vocab, nodes = target.info.vocab_size, len(_PARENTS)
-    context = _context_length(target.model.config.get_text_config())
-    needed = context + _STEPS * (nodes + 1)
-    ids = torch.randint(0, vocab, (needed,), generator=torch.Generator().manual_seed(0)).tolist()
-    committed, spare = ids[:context], ids[context:]
-    cache = target.open(1, needed + nodes)
-    target.prefill(cache, torch.tensor([committed[:-1]], device=target.info.device))
+    generator = torch.Generator().manual_seed(len(committed))
+    spare = torch.randint(0, vocab, (_STEPS * (nodes + 1),), generator=generator).tolist()
+    committed = list(committed)
+    context = compat.encode(target.model, committed)
+    cache = target.open(1, Opening(len(committed) + len(spare) + nodes, contexts=[context]))
+    target.prefill(cache, [committed[:-1]], chunk=max(1, len(committed) // 2))  # the second chunk reads on
     worst: float | None = None
     for _ in range(_STEPS):
         tree = _apart(spare[:nodes], vocab)
         logits = _score(target, cache, committed, tree)
-        worst = _check_alone(target, committed, tree, logits, worst)
+        worst = _check_alone(target, context, committed, tree, logits, worst)
         for changed in _SWAPS:
-            cache.keep(len(committed) - 1, [[]])
+            target.tier.rollback(cache, nodes)
             _check_swap(target, cache, committed, tree, logits, changed)
-        cache.keep(len(committed) - 1, [[]])
+        target.tier.rollback(cache, nodes)
         _score(target, cache, committed, tree)
         target.commit(cache, nodes, [_PATH])
         committed = [*committed, *[tree.tokens[node] for node in _PATH], spare[nodes]]
         spare = spare[nodes + 1 :]
-    return ProbeResult(worst, _STEPS)
-
-
-def _context_length(config: Any) -> int:
-    """Choose a context that passes the config's windows, where they are short enough to pass."""
-    windows = [getattr(config, name, None) for name in _WINDOW_NAMES]
-    short = [window for window in windows if isinstance(window, int) and 0 < window <= _WINDOW_TO_CROSS]
-    return max(_CONTEXT, max(short, default=0) + 3)
+    return worst
 
 
 def _apart(tokens: Sequence[int], vocab: int, moving: Sequence[int] = range(len(_PARENTS))) -> DraftTree:
@@ -143,47 +156,64 @@ def _apart(tokens: Sequence[int], vocab: int, moving: Sequence[int] = range(len(
     return DraftTree(tuple(found), _PARENTS)
 
 
-def _score(target: Target, cache: RowCache, committed: Sequence[int], tree: DraftTree) -> torch.Tensor:
-    device = target.info.device
-    roots = torch.tensor([committed[-1]], device=device)
-    lengths = torch.tensor([len(committed) - 1], device=device)
-    return target.forward(cache, roots, lengths, TreeBatch.pack([tree]))[0]
+def _score(target: Target, cache: Any, committed: Sequence[int], tree: DraftTree) -> torch.Tensor:
+    return target.forward(cache, committed[-1:], TreeBatch.pack([tree])).logits[0]
 
 
-@torch.no_grad()
+def _check_plain(target: Target, ids: list[int]) -> None:
+    """Compare plain steps with those of the untouched model's own `generate`."""
+    tolerance = _tolerance(target)
+    if tolerance is None:
+        return
+    new, expected = compat.greedy(target.model, ids, _PLAIN_STEPS)
+    context = compat.encode(target.model, ids)
+    text = [*(compat.start_ids(target.model) or ids), *new]
+    start = len(text) - len(new)
+    cache = target.open(1, Opening(len(text) + 1, contexts=[context]))
+    found = [target.prefill(cache, [text[:start]])[0]]
+    for place in range(start, len(text) - 1):
+        found.append(target.forward(cache, [text[place]], TreeBatch.pack([DraftTree()])).logits[0, 0])
+        target.commit(cache, 0, [[]])
+    error = float((torch.stack(found).double() - expected.double()).abs().max()) / max(float(expected.std()), 1e-9)
+    if not error <= tolerance:
+        raise ModelError(f"plain steps differ from generate's by {error:.1e} standard deviations")
+
+
 def _check_alone(
-    target: Target, committed: list[int], tree: DraftTree, logits: torch.Tensor, worst: float | None
+    target: Target,
+    context: Mapping[str, Any],
+    committed: list[int],
+    tree: DraftTree,
+    logits: torch.Tensor,
+    worst: float | None,
 ) -> float | None:
     tolerance = _tolerance(target)
     if tolerance is None:
         return None
-    model: Any = target.model
     worst = worst or 0.0
     leaves = set(range(len(tree))) - set(tree.parents)
     for leaf in sorted(leaves):
         path = tree.path(leaf)
-        alone = model(torch.tensor([committed + [tree.tokens[node] for node in path]], device=logits.device)).logits[0]
+        ids = torch.tensor([committed + [tree.tokens[node] for node in path]], device=target.info.device)
+        alone = target.tier.caller.alone(ids, context)[0]
         rows = [0, *[node + 1 for node in path]]
         error = (logits[rows] - alone[-len(rows) :]).abs().max().item() / max(alone.std().item(), 1e-9)
         if not error <= tolerance:
-            raise ModelError(
-                f"{type(model).__name__} can't be verified exactly: a tree node's logits differ from its path's alone "
-                f"by {error:.1e} standard deviations ({tolerance:.0e} allowed)"
-            )
+            raise ModelError(f"a tree node's logits differ from its path's alone by {error:.1e} standard deviations")
         worst = max(worst, error)
     return worst
 
 
 def _check_swap(
     target: Target,
-    cache: RowCache,
+    cache: Any,
     committed: Sequence[int],
     tree: DraftTree,
     logits: torch.Tensor,
     changed: Sequence[int],
 ) -> None:
     """Change some nodes' tokens: they and what hangs below them must notice, and nobody else may."""
-    vocab, kind = target.info.vocab_size, type(target.model).__name__
+    vocab = target.info.vocab_size
     tolerance = (_tolerance(target) or 0.0) * float(logits.std())
     moved = [token + vocab // 2 if node in changed else token for node, token in enumerate(tree.tokens)]
     swapped = _score(target, cache, committed, _apart(moved, vocab, changed))
@@ -193,12 +223,12 @@ def _check_swap(
         same = float((swapped[node + 1] - logits[node + 1]).abs().max()) <= tolerance
         if same == concerned:
             fault = "don't depend on its ancestors" if concerned else "depend on tokens that are not its ancestors"
-            raise ModelError(f"{kind} can't be verified exactly: a tree node's logits {fault}")
+            raise ModelError(f"a tree node's logits {fault}")
 
 
 def _tolerance(target: Target) -> float | None:
-    """Return the error that rounding may make, in standard deviations; None where it is as large as a leak's."""
-    dtype, config = target.model.dtype, target.model.config.get_text_config()
-    if dtype is torch.float64 and config._attn_implementation == "eager":
-        dtype = torch.float32  # eager softmax runs in float32 whatever the model's dtype
-    return _TOLERANCE.get(dtype)
+    """Return the error that rounding may make, in standard deviations; None where it is as large as a leak's.
+
+    Parts of many models run in float32 whatever their dtype.
+    """
+    return _TOLERANCE.get(target.model.dtype)

@@ -91,3 +91,8 @@ def gumbel_max(scores: torch.Tensor, seed: int, position: int) -> torch.Tensor:
             return ids[(scores[ids].double() + gumbel(seed, (position,), ids)).argmax()]
     ids = torch.arange(scores.numel(), device=scores.device)
     return (scores.double() + gumbel(seed, (position,), ids)).argmax()
+
+
+def derive(seed: int, index: int) -> int:
+    """Return the seed of a batch's row, below 2**63."""
+    return _key(seed, (index,)) >> 1

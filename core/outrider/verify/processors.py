@@ -1,5 +1,6 @@
 """The logits processors of a row, sorted by what they need, with a cheaper top-p."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -72,16 +73,18 @@ class Processors:
     Args:
         chain: called one after another with ids `[1, length]` and scores `[rows, vocab]`.
         context_free: none of them looks at the ids.
+        padding: ids that `generate` puts before a shorter row's, and that processors see with it.
     """
 
     chain: tuple[Any, ...]
     context_free: bool
+    padding: tuple[int, ...] = ()
 
     @classmethod
-    def of(cls, processors: LogitsProcessorList) -> "Processors":
+    def of(cls, processors: LogitsProcessorList, padding: Sequence[int] = ()) -> "Processors":
         """Take over what `generate` prepared."""
         free = all(type(one) in (*_CONTEXT_FREE, TopPLogitsWarper) for one in processors)
-        return cls(tuple(_cheaper(one) for one in processors), free)
+        return cls(tuple(_cheaper(one) for one in processors), free, tuple(padding))
 
     @property
     def empty(self) -> bool:
@@ -95,6 +98,8 @@ class Processors:
 
     def __call__(self, ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         """Process scores `[rows, vocab]`, which may be overwritten."""
+        if self.padding and self.needs_ids:
+            ids = torch.cat([ids.new_tensor([self.padding]), ids], 1)
         for one in self.chain:
             try:
                 scores = one(ids, scores)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
 import torch
@@ -10,7 +11,7 @@ from transformers import LogitsProcessorList
 from outrider.draft.tree import ROOT, DraftTree
 from outrider.errors import GenerationError
 from outrider.verify.decisions import Decisions
-from outrider.verify.match import Draw, Verdict, match
+from outrider.verify.match import Verdict, match
 from outrider.verify.processors import Processors
 from outrider.verify.rules import RATIO_RULES
 
@@ -87,15 +88,20 @@ class Sampler:
     rule: str = "match"
 
     @classmethod
-    def of(cls, processors: LogitsProcessorList, decisions: Decisions | None, rule: str = "match") -> "Sampler":
+    def of(
+        cls,
+        processors: LogitsProcessorList,
+        decisions: Decisions | None,
+        rule: str = "match",
+        padding: Sequence[int] = (),
+    ) -> "Sampler":
         """Make a sampler from what `generate` prepared."""
-        return cls(Processors.of(processors), decisions, rule)
+        return cls(Processors.of(processors, padding), decisions, rule)
 
     def scores(self, logits: torch.Tensor, tree: DraftTree, ids: Sequence[int], *, keep: bool = False) -> NodeScores:
         """Return the scores at a tree's nodes; see `NodeScores`."""
         return NodeScores(self.processors, logits, tree, ids, keep=keep)
 
-    @torch.no_grad()
     def verify(self, scores: NodeScores, length: int) -> Verdict:
         """Decide what is kept of a tree.
 
@@ -103,28 +109,34 @@ class Sampler:
             scores: at the tree's nodes.
             length: the row's committed ids.
         """
+        return verify_rows([(self, scores, length)])[0]
+
+    def decide(self, scores: NodeScores, length: int, drawn: Sequence[int] | None) -> Verdict:
+        """Decide what is kept of a tree, after `draws` was read from the device."""
         if self.decisions is None or self.rule == "match":
-            return match(scores.tree, self._draws(scores))
+            if drawn is None:
+                return match(scores.tree, lambda node: self._draw_here(scores, node))
+            return match(scores.tree, lambda node: _token(drawn[node + 1]))
         if not scores.logits.is_cpu:
             scores.read()
         return RATIO_RULES[self.rule](scores.tree, scores, self.decisions.at(length))
 
-    def _draws(self, scores: NodeScores) -> Draw:
-        """Return the target's own draws.
+    def draws(self, scores: NodeScores) -> torch.Tensor | None:
+        """Return the target's own draws at the root and all nodes `[1 + nodes]`, still on the device.
 
-        On a CPU a node is drawn when it is asked for, since a walk visits few; elsewhere, and where it costs nothing, all are
-        drawn at once and read from the device together.
+        None where they are drawn one by one when they are asked for: on a CPU, where a walk visits few nodes, and under rules
+        that don't draw so.
         """
         if self.decisions is None and self.processors.empty:
             logits = (
                 scores.logits.float() if scores.logits.dtype is torch.float64 else scores.logits
             )  # as `generate` ranks
-            return _table(_checked(logits, logits.argmax(-1)))
-        if scores.logits.is_cpu:
-            return lambda node: self._draw_here(scores, node)
+            return _checked(logits, logits.argmax(-1))
+        if scores.logits.is_cpu or not (self.decisions is None or self.rule == "match"):
+            return None
         every = scores.all()
         drawn = [self._draw(scores, node, every[node + 1]) for node in range(ROOT, len(scores.tree))]
-        return _table(_checked(every, torch.stack(drawn)))
+        return _checked(every, torch.stack(drawn))
 
     def _draw_here(self, scores: NodeScores, node: int) -> int:
         row = scores(node)
@@ -151,7 +163,15 @@ def _token(drawn: int) -> int:
     return drawn
 
 
-def _table(drawn: torch.Tensor) -> Draw:
-    """Read all draws from the device at once."""
-    tokens: list[int] = drawn.tolist()
-    return lambda node: _token(tokens[node + 1])
+@torch.no_grad()
+def verify_rows(rows: Sequence[tuple[Sampler, NodeScores, int]]) -> list[Verdict]:
+    """Decide what is kept of every row's tree, with one read from the device for all.
+
+    Args:
+        rows: each row's sampler, scores and committed length.
+    """
+    drawn = [sampler.draws(scores) for sampler, scores, _ in rows]
+    together = [one for one in drawn if one is not None]
+    tokens = iter(torch.cat(together).tolist() if together else ())
+    read = [None if one is None else list(islice(tokens, len(one))) for one in drawn]
+    return [sampler.decide(scores, length, known) for (sampler, scores, length), known in zip(rows, read, strict=True)]

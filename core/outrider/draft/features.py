@@ -1,0 +1,57 @@
+"""Hidden states for drafters that look inside the target.
+
+Layers are named as in transformers' `hidden_states`: 0 is the embeddings, i the output of decoder layer i - 1 (counted from 0),
+and the number of layers the final states after the last norm, which the head reads.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Needs:
+    """What a drafter wants of the target's forwards.
+
+    Args:
+        hidden: layers whose hidden states it wants, in transformers' numbering; see `layer_output` for the other.
+        logits: whether it wants logits.
+    """
+
+    hidden: frozenset[int] = frozenset()
+    logits: bool = False
+
+    def __bool__(self) -> bool:
+        return bool(self.hidden) or self.logits
+
+
+def layer_output(layer: int) -> int:
+    """Return the number in `Needs.hidden` of what decoder layer `layer`, counted from 0, gives.
+
+    Some checkpoints (EAGLE-3's in vLLM's layout) count layers this way. The last layer's output is
+    had after the final norm only.
+    """
+    return layer + 1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Features:
+    """What a row's forward showed: of the root and every node, or of a piece of the prompt.
+
+    Args:
+        states: for every layer `[1 + nodes, hidden]`, or `[tokens, hidden]` of a piece of the prompt.
+        kept: the rows of these tensors that belong to committed tokens, in order.
+        logits: `[1 + nodes, vocab]` of the model itself, where they were asked for; of a prompt's piece its last token's.
+    """
+
+    states: Mapping[int, torch.Tensor]
+    kept: tuple[int, ...]
+    logits: torch.Tensor | None = None
+
+    def hidden(self, layer: int, *, every: bool = False) -> torch.Tensor:
+        """Return a layer's states of the committed tokens, in order, or of all nodes, the root first."""
+        states = self.states[layer]
+        if every or len(self.kept) == len(states):
+            return states
+        return states[torch.tensor(self.kept, device=states.device)]

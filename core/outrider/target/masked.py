@@ -1,0 +1,122 @@
+"""The tier that serves most models: all rows' trees in one forward, under masks built outside."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar
+
+import torch
+
+from outrider.draft.batch import TreeBatch
+from outrider.target.attention import MASKED_IMPLEMENTATIONS, PositionTable, build_masks
+from outrider.target.cache import RowCache
+from outrider.target.call import Scored
+from outrider.target.tier import Opening, Piece, Tier
+
+
+class MaskedTier(Tier[RowCache]):
+    """One forward a step for all rows and nodes, whatever their lengths."""
+
+    name: ClassVar[str] = "tree"
+    how: ClassVar[str] = "one forward for all nodes, under a tree mask"
+
+    def refusal(self) -> str:
+        """See `Tier`."""
+        config: Any = self.caller.model.config
+        if config.is_encoder_decoder:
+            return "its decoder's masks are its own"
+        if not self.caller.names.positions:
+            return "its forward takes no position_ids"
+        attention = config.get_text_config()._attn_implementation
+        if attention not in MASKED_IMPLEMENTATIONS:
+            names = " or ".join(map(repr, MASKED_IMPLEMENTATIONS))
+            return f"its attention '{attention}' takes no tree mask; load it with attn_implementation={names}"
+        return ""
+
+    def open(self, rows: int, want: Opening) -> RowCache:
+        """See `Tier`."""
+        return RowCache(rows, want.capacity, self.device, want.wanted, static=want.static)
+
+    def lengths(self, cache: RowCache) -> list[int]:
+        """See `Tier`."""
+        return cache.lengths
+
+    def read(self, cache: RowCache, prompts: Sequence[Sequence[int]], chunk: int) -> Iterator[list[Piece]]:
+        """See `Tier`; shorter rows are padded on the left, and the padding's columns are holes."""
+        longest = max(map(len, prompts))
+        pads = [longest - len(prompt) for prompt in prompts]
+        ids = [[0] * pad + list(prompt) for pad, prompt in zip(pads, prompts, strict=True)]
+        starts = zip(pads, cache.lengths, strict=True)
+        positions = [[-1] * pad + list(range(start, start + longest - pad)) for pad, start in starts]
+        cache.solid = cache.solid and not any(pads)
+        for start in range(0, longest, chunk):
+            part = slice(start, min(start + chunk, longest))
+            fed, where = (torch.tensor([row[part] for row in rows], device=self.device) for rows in (ids, positions))
+            scored = self._feed(cache, fed, where, last_only=True)
+            cache.append(where)
+            found = []
+            for row, pad in enumerate(pads):
+                tokens = part.stop - max(part.start, pad)
+                if tokens > 0:
+                    cache.lengths[row] += tokens
+                    hidden = {layer: states[row : row + 1, -tokens:] for layer, states in scored.hidden.items()}
+                    found.append(Piece(row, tokens, Scored(scored.logits[row : row + 1], hidden)))
+            yield found
+
+    def forward(self, cache: RowCache, roots: Sequence[int], trees: TreeBatch) -> Scored:
+        """See `Tier`."""
+        trees = trees.to(self.device)
+        start = torch.tensor(cache.lengths, device=self.device)[:, None]
+        ids = torch.cat([torch.tensor(roots, device=self.device)[:, None], trees.tokens], 1)
+        ancestors = trees.ancestors()
+        positions = start + ancestors.sum(-1) - 1
+        scored = self._feed(cache, ids, positions, ancestors if trees.width else None)
+        cache.append(positions)
+        return scored
+
+    def commit(self, cache: RowCache, width: int, paths: Sequence[Sequence[int]]) -> None:
+        """See `Tier`."""
+        cache.keep(len(cache) - 1 - width, [[0, *[node + 1 for node in path]] for path in paths])
+
+    def rollback(self, cache: RowCache, width: int) -> None:
+        """See `Tier`."""
+        cache.keep(len(cache) - 1 - width, [[]] * len(cache.lengths))
+
+    def truncate(self, cache: RowCache, length: int) -> bool:
+        """See `Tier`."""
+        cache.truncate(length)
+        return True
+
+    def select(self, cache: RowCache, rows: Sequence[int]) -> None:
+        """See `Tier`."""
+        cache.select(rows)
+
+    def _feed(
+        self,
+        cache: RowCache,
+        ids: torch.Tensor,
+        positions: torch.Tensor,
+        ancestors: torch.Tensor | None = None,
+        *,
+        last_only: bool = False,
+    ) -> Scored:
+        """Run the model on new columns; `ancestors` `[rows, Q, Q]` says what they see of each other, by default the past."""
+        masks = None
+        # Without holes and branches the model's own rule is what plain decoding applies; it needs no mask.
+        if ancestors is not None or not cache.solid or (cache.static and len(cache)):
+            masks = build_masks(self.caller.model, _table(cache, positions, ancestors), cache.layers)
+        queries = positions if cache.solid else positions.clamp(min=0)
+        return self.caller(cache.layers, ids, queries, masks, last_only=last_only, wanted=cache.wanted)
+
+
+def _table(cache: RowCache, positions: torch.Tensor, ancestors: torch.Tensor | None) -> PositionTable:
+    """Lay out what the new columns may see; a hole's query sees itself, since no row of a mask may be empty."""
+    count = positions.shape[1]
+    if ancestors is None:
+        own = torch.eye(count, dtype=torch.bool, device=positions.device)
+        ancestors = (positions >= 0)[:, None, :] | own
+    columns = torch.cat([cache.positions, positions], 1)
+    visible = torch.cat([(cache.positions >= 0)[:, None, :].expand(-1, count, -1), ancestors], 2)
+    spare = cache.capacity - columns.shape[1] if cache.static and len(cache) else 0
+    if spare > 0:
+        columns = torch.nn.functional.pad(columns, (0, spare), value=-1)
+        visible = torch.nn.functional.pad(visible, (0, spare), value=False)
+    return PositionTable(positions.clamp(min=0), columns.clamp(min=0), visible)

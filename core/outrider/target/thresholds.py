@@ -1,0 +1,31 @@
+"""Context lengths at which a model's config says that something changes: windows, chunks, sparse attention.
+
+A probe in a short context says nothing about a longer one, so a target is probed again where a text first passes one of these.
+Changes of rotary frequencies are not among them: no draft and no probe reaches past one (see `compat.RopeSwitch`).
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Any, Final
+
+# Names of what bounds how far a token looks, in the configs of transformers' models.
+_NAMES: Final = re.compile(r"window|chunk|topk|top_k|block_size|local_attn|local_attention|compress")
+_OTHERS: Final = re.compile(r"expert|moe|router|group|mlp|vocab|audio|vision|image|num_")
+_SHORTEST: Final = 2
+_LONGEST: Final = 10_000_000
+
+
+def thresholds(config: Any) -> tuple[int, ...]:
+    """Return the lengths that a model's text config names, rising."""
+    values = config.to_dict() if hasattr(config, "to_dict") else vars(config)
+    return tuple(sorted(set(_named(values))))
+
+
+def _named(values: Any) -> Iterator[int]:
+    for name, value in values.items():
+        if isinstance(value, dict):
+            yield from _named(value)
+        elif _NAMES.search(str(name)) and not _OTHERS.search(str(name)):
+            for one in value if isinstance(value, list | tuple) else [value]:
+                if isinstance(one, int) and not isinstance(one, bool) and _SHORTEST <= one <= _LONGEST:
+                    yield one
