@@ -32,10 +32,12 @@ from outrider.errors import (
     UnknownDrafterError,
 )
 from outrider.generation import Result, Stream, generate, generate_batch, stream
+from outrider.hf_generate import Decoder, decoder
 from outrider.plugins.hookspecs import hookimpl
 from outrider.plugins.registry import DrafterRecord, registry
 from outrider.target.load import load
 from outrider.target.model import Target
+from outrider.turns import Session, session
 
 
 def drafters() -> list[DrafterRecord]:
@@ -49,6 +51,7 @@ __all__ = (
     "POINT",
     "ROOT",
     "ConfigError",
+    "Decoder",
     "DraftBatch",
     "DraftLaws",
     "DraftTree",
@@ -72,6 +75,7 @@ __all__ = (
     "Result",
     "RowDrafter",
     "RowStart",
+    "Session",
     "Stats",
     "Step",
     "Stream",
@@ -80,6 +84,7 @@ __all__ = (
     "TokenView",
     "TreeBatch",
     "UnknownDrafterError",
+    "decoder",
     "drafters",
     "explain",
     "generate",
@@ -88,5 +93,6 @@ __all__ = (
     "layer_output",
     "load",
     "registry",
+    "session",
     "stream",
 )

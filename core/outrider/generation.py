@@ -57,7 +57,8 @@ class Collected:
     """
 
     def __init__(self, row: Row, tokenizer: Any) -> None:
-        self.row = row
+        # A session's row goes on to other turns, with another request.
+        self._stats, self._seed = row.stats, row.request.seed
         self._pieces = Detokenizer(tokenizer)
         self._steps: list[Step] = []
 
@@ -66,6 +67,11 @@ class Collected:
         texts = self._pieces.push(step.tokens, last=step.finish_reason is not None)
         self._steps.append(replace(step, texts=texts))
         return self._steps[-1]
+
+    @property
+    def text(self) -> str:
+        """The text so far."""
+        return "".join(text for step in self._steps for text in step.texts)
 
     def result(self, drafter: str) -> Result:
         """Put the steps together.
@@ -77,10 +83,18 @@ class Collected:
         if reason is None:
             raise InputError("the stream was closed before its end, so there is no result")
         found = Evidence.join([step.evidence for step in self._steps])
-        text = "".join(text for step in self._steps for text in step.texts)
         tokens = tuple(token for step in self._steps for token in step.tokens)
-        seed = self.row.request.seed
-        return Result(text, tokens, self.row.stats, reason, seed, drafter, found.logits, found.scores, found.logprobs)
+        return Result(
+            text=self.text,
+            token_ids=tokens,
+            stats=self._stats,
+            finish_reason=reason,
+            seed=self._seed,
+            drafter=drafter,
+            logits=found.logits,
+            scores=found.scores,
+            logprobs=found.logprobs,
+        )
 
 
 class Stream(Iterator[Step]):
@@ -110,6 +124,11 @@ class Stream(Iterator[Step]):
     def close(self) -> None:
         """End the row; nothing is left behind in the drafter."""
         self._steps.close()  # type: ignore[attr-defined]
+
+    @property
+    def text(self) -> str:
+        """The text so far."""
+        return self._collected.text
 
     def result(self) -> Result:
         """Run to the end and return everything, what was already taken included.
@@ -202,19 +221,19 @@ def generate_batch(
     if isinstance(num_return_sequences, bool) or not isinstance(num_return_sequences, int) or num_return_sequences < 1:
         raise InputError(f"num_return_sequences = {num_return_sequences!r}: must be a whole number, 1 or more")
     guard = prepare(target, drafter, drafter_options)
-    rows = encode_batch(target, prompts, attention_mask, chat)
-    ids = [row for row in rows for _ in range(num_return_sequences)]
+    every = encode_batch(target, prompts, attention_mask, chat)
+    ids = [one for one in every for _ in range(num_return_sequences)]
     seed = read_seed(options)
     requests = [
-        _read_row(target, at // num_return_sequences, row, options | {"seed": derive(seed, at)})
-        for at, row in enumerate(ids)
+        _read_row(target, at // num_return_sequences, one, options | {"seed": derive(seed, at)})
+        for at, one in enumerate(ids)
     ]
-    found = [Collected(Row(request, target.info, Stats()), target.tokenizer) for request in requests]
-    by_row = {id(one.row): one for one in found}
-    for emitted in decode(target, guard, [one.row for one in found]):
+    rows = [Row(request, target.info, Stats()) for request in requests]
+    found = {row.id: Collected(row, target.tokenizer) for row in rows}
+    for emitted in decode(target, guard, rows):
         for row, step in emitted:
-            by_row[id(row)].add(step)
-    return [one.result(guard.drafter.name) for one in found]
+            found[row.id].add(step)
+    return [one.result(guard.drafter.name) for one in found.values()]
 
 
 def prepare(target: Target, drafter: DrafterWord, options: Mapping[str, Any] | None) -> Guard:

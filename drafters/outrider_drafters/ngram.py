@@ -46,9 +46,14 @@ class Row:
 
     def __init__(self, ids: TokenView, options: NgramOptions) -> None:
         self.ids = ids
-        self.index = NgramIndex(options.min_n, options.max_n, options.branching)
         self.belief = MatchBelief()
-        self.index.extend(ids)
+        self._options = options
+        self.restart(len(ids))
+
+    def restart(self, length: int) -> None:
+        """Index the first `length` ids anew."""
+        self.index = NgramIndex(self._options.min_n, self._options.max_n, self._options.branching)
+        self.index.extend(self.ids, length)
 
     def observe(self, tokens: Sequence[int]) -> None:
         """Learn from new tokens whether matches held, drafted or not, and take them into the index."""
@@ -79,6 +84,12 @@ class Ngram(RowDrafter[NgramOptions]):
         """Index what was committed."""
         for outcome in batch.rows:
             self._rows[outcome.row].observe(outcome.tokens)
+
+    def truncate(self, row: int, length: int) -> None:
+        """Forget what is beyond `length`, and index the turn's prompt that follows."""
+        if length < self._rows[row].index.length:
+            self._rows[row].restart(length)
+        self._rows[row].index.extend(self._rows[row].ids)
 
     def end(self, rows: Sequence[int]) -> None:
         """Drop the rows' indexes."""

@@ -47,12 +47,12 @@ class NgramIndex:
         self._sizes = tuple(range(max_n, min_n - 1, -1))
         self._branching = branching
         self._positions: dict[tuple[int, ...], tuple[int, ...]] = {}
-        self._length = 0
+        self.length = 0
 
     def extend(self, ids: Sequence[int], length: int | None = None) -> None:
         """Take in the ids up to `length` that are new."""
         length = len(ids) if length is None else length
-        for position in range(self._length, length):
+        for position in range(self.length, length):
             token = ids[position]
             for size in self._sizes:
                 if size > position:
@@ -60,7 +60,7 @@ class NgramIndex:
                 key = tuple(ids[position - size : position])
                 older = [other for other in self._positions.get(key, ()) if ids[other] != token]
                 self._positions[key] = (position, *older[: self._branching - 1])
-        self._length = max(self._length, length)
+        self.length = max(self.length, length)
 
     def match(self, ids: Sequence[int], end: int) -> Match | None:
         """Look for the tokens that end at `end`, longest n-gram first, among what was taken in."""

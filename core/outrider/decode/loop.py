@@ -18,13 +18,14 @@ RESERVED_TOKENS: Final = 1024
 Emitted = list[tuple[Row, Step]]
 
 
-def decode(target: Target, drafter: Guard, rows: Sequence[Row]) -> Iterator[Emitted]:
+def decode(target: Target, drafter: Guard, rows: Sequence[Row], given: Any = None) -> Iterator[Emitted]:
     """Decode rows together, a step at a time; every text is that of plain decoding, whatever the drafter proposes.
 
     Args:
         target: the model.
         drafter: what proposes.
         rows: a text each; those that stop leave.
+        given: transformers' cache of a single row, with what it holds of the row's ids; gets the rest at the end.
 
     Yields:
         What every row that was still going has emitted. The time between steps, which is the caller's, is not counted.
@@ -34,6 +35,8 @@ def decode(target: Target, drafter: Guard, rows: Sequence[Row]) -> Iterator[Emit
         with timing(_stats(live), "seconds"), timing(_stats(live), "prefill_seconds"):
             drafter.begin([row.start() for row in live])
             cache = open_cache(target, live, needs)
+            if given is not None:
+                target.tier.adopt(cache, given)
             emitted = read_prompts(target, drafter, live, cache, needs)
         yield emitted
         while staying := [at for at, (_, step) in enumerate(emitted) if step.finish_reason is None]:
@@ -43,6 +46,8 @@ def decode(target: Target, drafter: Guard, rows: Sequence[Row]) -> Iterator[Emit
                 live = [live[at] for at in staying]
             emitted = take_step(target, drafter, live, cache, needs)
             yield emitted
+        if given is not None:
+            target.tier.release(cache, given)
     finally:
         drafter.end([row.id for row in live])
 

@@ -9,6 +9,7 @@ from typing import Any, Final
 import torch
 from transformers import (
     GenerationConfig,
+    LogitsProcessorList,
     SynthIDTextWatermarkLogitsProcessor,
     UnbatchedClassifierFreeGuidanceLogitsProcessor,
 )
@@ -102,8 +103,8 @@ def read_request(target: Target, ids: Sequence[int], options: Mapping[str, Any])
     except Exception as error:  # transformers raises many kinds for wrong values
         raise InputError(f"generation options: {first_line(error)}") from error
     config = prepared.config
-    _check_honoured(config, prepared)
-    _check_rope(target, len(prepared.ids), int(config.max_length or 0))
+    check_honoured(config, prepared.processors)
+    check_rope(target, len(prepared.ids), int(config.max_length or 0))
     return Request(
         ids=prepared.ids,
         sampler=Sampler.of(prepared.processors, Keyed(seed) if config.do_sample else None, rule),
@@ -112,7 +113,7 @@ def read_request(target: Target, ids: Sequence[int], options: Mapping[str, Any])
         evidence=evidence,
         source=tuple(ids) if target.model.config.is_encoder_decoder else (),
         context=prepared.context,
-        chunk=_chunk(target, len(prepared.ids), config),
+        chunk=chunk_of(target, len(prepared.ids), config),
         static=static,
     )
 
@@ -237,7 +238,7 @@ def _take_stop_strings(target: Target, options: dict[str, Any]) -> Any:
     return given
 
 
-def _chunk(target: Target, length: int, config: GenerationConfig) -> int:
+def chunk_of(target: Target, length: int, config: GenerationConfig) -> int:
     """Return the longest chunk of a prompt; where frequencies depend on its length it is read at once."""
     switch = compat.RopeSwitch.of(target.model.config.get_text_config(decoder=True))
     if switch and length > switch.length:
@@ -245,7 +246,7 @@ def _chunk(target: Target, length: int, config: GenerationConfig) -> int:
     return config.prefill_chunk_size or PREFILL_CHUNK
 
 
-def _check_rope(target: Target, prompt: int, longest: int) -> None:
+def check_rope(target: Target, prompt: int, longest: int) -> None:
     """Refuse a text that grows past the point where `generate` reads it again with other rotary frequencies."""
     switch = compat.RopeSwitch.of(target.model.config.get_text_config())
     if switch and switch.kind == "dynamic" and prompt > switch.length:
@@ -260,11 +261,16 @@ def _check_rope(target: Target, prompt: int, longest: int) -> None:
         )
 
 
-def _check_honoured(config: GenerationConfig, prepared: compat.Prepared) -> None:
+def check_honoured(config: GenerationConfig, processors: LogitsProcessorList, allowed: Sequence[str] = ()) -> None:
+    """Refuse options that would not be honoured, but for those that the caller does.
+
+    Raises:
+        InputError: there is one.
+    """
     for name, neutral in _REFUSED.items():
         value = getattr(config, name, None)
-        if value not in neutral:
+        if value not in neutral and name not in allowed:
             raise InputError(f"generation option {name} = {value!r} is not served; leave it out")
-    for processor in prepared.processors:
+    for processor in processors:
         if isinstance(processor, _STATEFUL):
             raise InputError(f"{type(processor).__name__} keeps state between tokens and is not served; leave it out")

@@ -148,6 +148,19 @@ class RowCache:
         self._cut(length)
         self.lengths = [length]
 
+    def adopt(self, contents: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> None:
+        """Take over the keys and values of a single row, a pair a layer."""
+        length = contents[0][0].shape[-2] if contents else 0
+        for index, (keys, values) in enumerate(contents):
+            self.layers.update(keys, values, index)
+        self.positions = torch.arange(length, device=self.positions.device)[None]
+        self.lengths = [length]
+
+    def contents(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        """Return every layer's keys and values `[rows, heads, columns, width]`."""
+        end = len(self)
+        return [tuple(buffer[..., :end, :] for buffer in layer.buffers) for layer in self.layers.layers]  # type: ignore[union-attr]
+
     def compact(self) -> None:
         """Move every row's tokens to the front, so that only the shorter rows have holes, and at the end."""
         longest = max(self.lengths)

@@ -1,6 +1,7 @@
 """Every line that depends on the transformers version: names of arguments, and what `generate` makes of its options."""
 
 import copy
+import dataclasses
 import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,14 +9,28 @@ from typing import Any
 
 import torch
 from transformers import (
+    EncoderNoRepeatNGramLogitsProcessor,
+    EncoderRepetitionPenaltyLogitsProcessor,
     GenerationConfig,
     LogitsProcessorList,
+    PrefixConstrainedLogitsProcessor,
     PreTrainedModel,
+    RepetitionPenaltyLogitsProcessor,
     StoppingCriteriaList,
     StopStringCriteria,
 )
-from transformers.cache_utils import Cache, DynamicCache, EncoderDecoderCache
+from transformers.cache_utils import (
+    BaseQuantizedLayer,
+    Cache,
+    DynamicCache,
+    DynamicLayer,
+    EncoderDecoderCache,
+    StaticLayer,
+    StaticSlidingWindowLayer,
+)
 from transformers.utils.generic import ModelOutput
+
+from outrider.errors import ModelError
 
 CACHE_NAMES = ("cache", "past_key_values")
 
@@ -84,6 +99,84 @@ def select_rows(cache: Cache, rows: list[int]) -> None:
 def crop(cache: Cache, count: int) -> None:
     """Take the last columns off a cache."""
     cache.crop(-count)
+
+
+_CUT_LAYERS = (DynamicLayer, StaticLayer)
+
+
+def length_of(cache: Cache) -> int:
+    """Return how many tokens a cache holds."""
+    return int(cache.get_seq_length())
+
+
+def held(cache: Cache, *, native: bool = False) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    """Return what every layer of a caller's cache of one row holds `[1, heads, tokens, width]`.
+
+    What a sliding layer has dropped is filled with zeros, which no later token looks at.
+
+    Args:
+        cache: the caller's.
+        native: the layers are only looked at, since the cache is copied whole.
+
+    Raises:
+        ModelError: a layer keeps its tokens in a form that can't be taken over, or the cache holds several rows.
+    """
+    if isinstance(cache, EncoderDecoderCache):
+        if length_of(cache):
+            raise ModelError("a filled cache of an encoder-decoder can't be taken over; pass none")
+        return []
+    if cache.offloading:
+        raise ModelError("an offloaded cache can't be rolled back row by row; pass a plain one, or none")
+    length, found = length_of(cache), []
+    for layer in cache.layers:
+        kind = type(layer).__name__
+        if isinstance(layer, BaseQuantizedLayer):
+            raise ModelError(f"a quantised cache ({kind}) can't be rolled back row by row; pass a plain one, or none")
+        if native:
+            continue
+        if not isinstance(layer, _CUT_LAYERS):
+            raise ModelError(f"a cache with a layer of kind {kind} can't be taken over; pass a DynamicCache, or none")
+        if layer.keys is None or layer.values is None or not length:
+            continue
+        if len(layer.keys) != 1:
+            raise ModelError(f"the cache holds {len(layer.keys)} rows; a cache that is passed in must hold one")
+        columns = layer.keys.shape[-2]
+        if isinstance(layer, StaticSlidingWindowLayer) and length > columns:
+            raise ModelError("a static cache past its sliding window can't be taken over; pass a DynamicCache, or none")
+        kept = min(length, columns)
+        start = 0 if isinstance(layer, StaticLayer) else columns - kept
+        found.append(tuple(_filled(part[..., start : start + kept, :], length) for part in (layer.keys, layer.values)))
+    return found  # type: ignore[return-value]
+
+
+def _filled(states: torch.Tensor, length: int) -> torch.Tensor:
+    return torch.nn.functional.pad(states, (0, 0, length - states.shape[-2], 0))
+
+
+def context_of(inputs: Mapping[str, Any], row: int) -> dict[str, Any]:
+    """Return a row's part of what `generate` passes to an encoder-decoder's forward."""
+    found = {name: inputs[name] for name in ("encoder_outputs", "attention_mask") if inputs.get(name) is not None}
+    return {name: _row_of(value, row) for name, value in found.items()}
+
+
+def _row_of(value: Any, row: int) -> Any:
+    if isinstance(value, torch.Tensor):
+        return value[row : row + 1]
+    if isinstance(value, ModelOutput):
+        return type(value)(**{name: _row_of(part, row) for name, part in value.items()})
+    return value
+
+
+def pad_id(config: GenerationConfig) -> int:
+    """Return what `generate` pads shorter texts with."""
+    tensor = getattr(config, "_pad_token_tensor", None)
+    return int(tensor) if tensor is not None else int(config.pad_token_id or 0)
+
+
+def with_cache(kind: Any, cache: Any, **parts: Any) -> Any:
+    """Make one of `generate`'s outputs, whose field for the cache has had two names."""
+    known = {one.name for one in dataclasses.fields(kind)}
+    return kind(**parts, **{next(name for name in CACHE_NAMES if name in known): cache})
 
 
 def widen(value: Any, rows: int) -> Any:
@@ -207,6 +300,26 @@ class RopeSwitch:
             if kind.get("rope_type") in ("dynamic", "longrope")
         ]
         return min(found, key=lambda one: one.length, default=None)
+
+
+def for_row(processor: Any, row: int) -> Any:
+    """Return a processor of a batch for one of its rows, called with that row alone."""
+    if isinstance(processor, PrefixConstrainedLogitsProcessor):
+        allowed = processor._prefix_allowed_tokens_fn
+        return PrefixConstrainedLogitsProcessor(lambda _, ids: allowed(row, ids), 1)
+    if isinstance(processor, RepetitionPenaltyLogitsProcessor) and isinstance(
+        processor.prompt_ignore_length, torch.Tensor
+    ):
+        processor = copy.copy(processor)
+        processor.prompt_ignore_length = processor.prompt_ignore_length[row : row + 1]
+    if isinstance(processor, EncoderRepetitionPenaltyLogitsProcessor):
+        processor = copy.copy(processor)
+        processor.encoder_input_ids = processor.encoder_input_ids[row : row + 1]
+    if isinstance(processor, EncoderNoRepeatNGramLogitsProcessor):
+        processor = copy.copy(processor)
+        processor.generated_ngrams = processor.generated_ngrams[row : row + 1]
+        processor.batch_size = 1
+    return processor
 
 
 def eos_ids(config: GenerationConfig) -> frozenset[int]:

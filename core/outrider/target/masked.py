@@ -4,8 +4,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
 import torch
+from transformers.cache_utils import Cache
 
 from outrider.draft.batch import TreeBatch
+from outrider.target import compat
 from outrider.target.attention import MASKED_IMPLEMENTATIONS, PositionTable, build_masks
 from outrider.target.cache import RowCache
 from outrider.target.call import Scored
@@ -84,6 +86,17 @@ class MaskedTier(Tier[RowCache]):
         """See `Tier`."""
         cache.truncate(length)
         return True
+
+    def adopt(self, cache: RowCache, given: Cache) -> None:
+        """See `Tier`."""
+        cache.adopt(compat.held(given))
+
+    def release(self, cache: RowCache, given: Cache) -> None:
+        """See `Tier`."""
+        known = compat.length_of(given)
+        for index, (keys, values) in enumerate(cache.contents()):
+            if keys.shape[-2] > known:
+                given.update(keys[..., known:, :], values[..., known:, :], index)
 
     def select(self, cache: RowCache, rows: Sequence[int]) -> None:
         """See `Tier`."""

@@ -27,13 +27,14 @@ class Target:
     Args:
         model: any causal language model of transformers that passed the probe.
         tokenizer: its tokenizer, or None where prompts come as ids.
+        tier: which way of serving it the probe found to be exact.
     """
 
-    def __init__(self, model: PreTrainedModel, tokenizer: Any = None) -> None:
+    def __init__(self, model: PreTrainedModel, tokenizer: Any = None, tier: type[Tier[Any]] = MaskedTier) -> None:
         self.model = model
         self.tokenizer = tokenizer
         self.info = describe(model, tokenizer)
-        self.tier: Tier[Any] = MaskedTier(Caller(model), self.info.device)
+        self.tier = tier(Caller(model), self.info.device)
 
     def __repr__(self) -> str:
         dtype = str(self.info.dtype).removeprefix("torch.")

@@ -31,6 +31,7 @@ class PathRow:
         ids: `[paths, 1 + depth]`, what was fed.
         paths: nodes of every path.
         tried: the cache after the forward, a row a path.
+        settled: no forward is under way or waits for its commit.
     """
 
     cache: Cache
@@ -40,6 +41,7 @@ class PathRow:
     ids: torch.Tensor | None = None
     paths: list[tuple[int, ...]] = field(default_factory=list)
     tried: Cache | None = None
+    settled: bool = True
 
 
 @dataclass(slots=True)
@@ -92,8 +94,10 @@ class PathTier(Tier[PathRows]):
             for start in range(0, len(prompt), chunk):
                 part = prompt[start : start + chunk]
                 ids = torch.tensor([list(part)], device=self.device)
+                row.settled = False
                 scored = self._feed(row.cache, row, ids, cache.wanted, last_only=True)
                 row.length += len(part)
+                row.settled = True
                 yield [Piece(index, len(part), scored)]
 
     def forward(self, cache: PathRows, roots: Sequence[int], trees: TreeBatch) -> Scored:
@@ -114,6 +118,7 @@ class PathTier(Tier[PathRows]):
         # Padding at the end changes nothing before it.
         fed = [[root, *[tree.tokens[n] for n in path], *[root] * (depth - len(path))] for path in row.paths]
         row.ids = torch.tensor(fed, device=self.device)
+        row.settled = False
         row.tried = compat.fork(row.cache, len(row.paths)) if self._forks(row) else row.cache
         scored = self._feed(row.tried, row, row.ids, wanted)
         place = {node: (which, step) for which, path in enumerate(row.paths) for step, node in enumerate(path, 1)}
@@ -142,6 +147,7 @@ class PathTier(Tier[PathRows]):
                     compat.crop(row.cache, fed - kept)
             row.length += kept
             row.tried = row.ids = None
+            row.settled = True
 
     def rollback(self, cache: PathRows, width: int) -> None:  # noqa: ARG002
         """See `Tier`."""
@@ -149,16 +155,34 @@ class PathTier(Tier[PathRows]):
             if row.tried is row.cache and row.ids is not None:
                 compat.crop(row.cache, row.ids.shape[1])
             row.tried = row.ids = None
+            row.settled = True
 
     def truncate(self, cache: PathRows, length: int) -> bool:
         """See `Tier`."""
         (row,) = cache.rows
+        if not row.settled:  # what an interrupted forward left in the layers is not known
+            return False
         if length < row.length:
             if self.replays:
                 return False
             compat.crop(row.cache, row.length - length)
             row.length = length
         return True
+
+    def adopt(self, cache: PathRows, given: Cache) -> None:
+        """See `Tier`."""
+        (row,) = cache.rows
+        row.length = compat.length_of(given)
+        contents = compat.held(given, native=self.replays)
+        if self.replays and row.length:
+            row.cache = compat.fork(given, 1)
+        for index, (keys, values) in enumerate(contents):
+            row.cache.update(keys, values, index)
+
+    def release(self, cache: PathRows, given: Cache) -> None:
+        """See `Tier`."""
+        (row,) = cache.rows
+        given.__dict__.update(row.cache.__dict__)
 
     def select(self, cache: PathRows, rows: Sequence[int]) -> None:
         """See `Tier`."""

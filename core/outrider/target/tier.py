@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Generic, TypeVar
 
 import torch
+from transformers.cache_utils import Cache
 
 from outrider.draft.batch import TreeBatch
 from outrider.target.call import Caller, Scored
@@ -95,6 +96,18 @@ class Tier(ABC, Generic[RowsT]):
     @abstractmethod
     def truncate(self, cache: RowsT, length: int) -> bool:
         """Forget what the cache's only row holds beyond `length` ids; false where that can't be done."""
+
+    @abstractmethod
+    def adopt(self, cache: RowsT, given: Cache) -> None:
+        """Take over the tokens that a caller's cache of one row holds; that cache stays as it is.
+
+        Raises:
+            ModelError: it is of a kind that can't be taken over.
+        """
+
+    @abstractmethod
+    def release(self, cache: RowsT, given: Cache) -> None:
+        """Bring a caller's cache, from which a single row was adopted, up to what the row has now."""
 
     @abstractmethod
     def select(self, cache: RowsT, rows: Sequence[int]) -> None:

@@ -1,0 +1,291 @@
+"""The door into transformers: `model.generate(**inputs, custom_generate=outrider.decoder("ngram"))`.
+
+`generate` prepares inputs, options, processors and stops as for plain decoding and hands them over; what comes back has the
+shape of what `generate` returns.
+"""
+
+import weakref
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import torch
+from transformers import GenerationConfig, LogitsProcessorList, PreTrainedModel, StoppingCriteriaList
+from transformers.generation.utils import GenerateDecoderOnlyOutput, GenerateEncoderDecoderOutput
+
+from outrider.decode.evidence import EVIDENCE, Evidence
+from outrider.decode.loop import decode
+from outrider.decode.request import Request, check_honoured, check_rope, chunk_of, read_seed
+from outrider.decode.row import Row, Step
+from outrider.decode.stats import Stats
+from outrider.decode.stopping import Stopping
+from outrider.decode.tap import Tap
+from outrider.errors import InputError
+from outrider.generation import prepare
+from outrider.plugins.words import DrafterWord
+from outrider.target import compat
+from outrider.target.load import load
+from outrider.target.model import Target
+from outrider.target.tier import Tier
+from outrider.verify.decisions import Keyed
+from outrider.verify.noise import derive
+from outrider.verify.rules import check_rule
+from outrider.verify.sampling import Sampler
+
+_HONOURED: Final = ("return_dict_in_generate", "output_hidden_states", "num_return_sequences")
+_KNOWN: Final = {
+    "attention_mask",
+    "position_ids",
+    "logits_to_keep",
+    "use_cache",
+    "output_hidden_states",
+    "encoder_outputs",
+    *compat.CACHE_NAMES,
+}
+# Which tier serves a model; a target itself would keep its model alive.
+_PROBED: weakref.WeakKeyDictionary[PreTrainedModel, tuple[Any, type[Tier[Any]]]] = weakref.WeakKeyDictionary()
+
+
+class Decoder:
+    """What `custom_generate` calls; made by `outrider.decoder`.
+
+    After a call `stats` and `seeds` hold every row's counts and the seed that gives its text again.
+    """
+
+    def __init__(
+        self,
+        drafter: DrafterWord,
+        drafter_options: Mapping[str, Any] | None,
+        *,
+        streamer: Any,
+        tokenizer: Any,
+        stop_strings: str | Sequence[str] | None,
+        seed: int | None,
+        rule: str,
+    ) -> None:
+        self._drafter, self._drafter_options = drafter, drafter_options
+        self._streamer, self._tokenizer = streamer, tokenizer
+        self._stop_strings = stop_strings if stop_strings is None or isinstance(stop_strings, str) else [*stop_strings]
+        self._seed, self._rule = seed, rule
+        self.stats: tuple[Stats, ...] = ()
+        self.seeds: tuple[int, ...] = ()
+
+    def __call__(
+        self,
+        model: PreTrainedModel,
+        input_ids: torch.Tensor,
+        logits_processor: LogitsProcessorList,
+        stopping_criteria: StoppingCriteriaList,
+        generation_config: GenerationConfig,
+        **inputs: Any,
+    ) -> Any:
+        """Decode what `generate` has prepared; returns ids `[rows, length]`, or what it returns with `return_dict_in_generate`.
+
+        Where rows end at different lengths the shorter ones' scores and hidden states are zeros beyond their end.
+
+        Raises:
+            InputError: an input or option that can't be honoured.
+            ModelError: the model can't be verified exactly.
+            DrafterError: the drafter failed or broke its contract.
+        """
+        config = generation_config
+        _check_inputs(inputs, config, logits_processor)
+        if self._streamer is not None and len(input_ids) > 1:
+            raise InputError(f"a streamer takes one row, and there are {len(input_ids)}; leave it out of the decoder")
+        target = _target(model)
+        guard = prepare(target, self._drafter, self._drafter_options)
+        requests = self._requests(target, input_ids, logits_processor, stopping_criteria, config, inputs)
+        rows = [Row(request, target.info, Stats()) for request in requests]
+        self.stats = tuple(row.stats for row in rows)
+        self.seeds = tuple(request.seed for request in requests)
+        states = bool(config.output_hidden_states and config.return_dict_in_generate)
+        tap = Tap(guard, frozenset(range(target.info.num_layers + 1)) if states else frozenset())
+        given = next((inputs[name] for name in compat.CACHE_NAMES if inputs.get(name) is not None), None)
+        found = self._run(target, tap, rows, input_ids, given, config)
+        sequences = _sequences(input_ids, found, config)
+        if not config.return_dict_in_generate:
+            return sequences
+        return _output(model, sequences, found, tap, config, inputs, given if len(rows) == 1 else None)
+
+    def _requests(
+        self,
+        target: Target,
+        input_ids: torch.Tensor,
+        processors: LogitsProcessorList,
+        criteria: StoppingCriteriaList,
+        config: GenerationConfig,
+        inputs: Mapping[str, Any],
+    ) -> list[Request]:
+        prepared = compat.Prepared((), config, processors, criteria, {})
+        try:
+            criteria = compat.with_stop_strings(prepared, self._stop_strings, self._tokenizer)
+        except ValueError as error:
+            raise InputError(f"decoder: {error}") from error
+        first = read_seed({"seed": self._seed}) if self._seed is not None else int(torch.randint(2**62, (1,)))
+        kept = EVIDENCE if config.return_dict_in_generate else ()
+        evidence = frozenset(name for name in kept if getattr(config, name, False))
+        encoder_decoder = bool(target.model.config.is_encoder_decoder)
+        pads = [0] * len(input_ids) if encoder_decoder else _pads(input_ids, inputs)
+        longest, found = int(config.max_length or 0), []
+        for at, (ids, pad) in enumerate(zip(input_ids.tolist(), pads, strict=True)):
+            seed = derive(first, at) if len(input_ids) > 1 else first
+            own = LogitsProcessorList([compat.for_row(one, at) for one in processors])
+            check_rope(target, len(ids) - pad, longest - pad)
+            request = Request(
+                ids=tuple(ids[pad:]),
+                sampler=Sampler.of(own, Keyed(seed) if config.do_sample else None, self._rule, ids[:pad]),
+                stopping=Stopping.of(criteria, compat.eos_ids(config), longest, target.info.device, ids[:pad]),
+                seed=seed,
+                evidence=evidence,
+                context=compat.context_of(inputs, at) if encoder_decoder else {},
+                chunk=chunk_of(target, len(ids) - pad, config),
+            )
+            found.append(request)
+        return found
+
+    def _run(
+        self, target: Target, tap: Tap, rows: list[Row], input_ids: torch.Tensor, given: Any, config: GenerationConfig
+    ) -> list[list[Step]]:
+        steps: dict[int, list[Step]] = {row.id: [] for row in rows}
+        wanted = given if len(rows) == 1 and (config.return_dict_in_generate or compat.length_of(given)) else None
+        if given is not None and len(rows) > 1 and compat.length_of(given):
+            raise InputError("a cache that is passed in must hold one row; decode the rows one by one")
+        if self._streamer is not None:
+            self._streamer.put(input_ids.cpu())
+        for emitted in decode(target, tap, rows, wanted):
+            for row, step in emitted:
+                steps[row.id].append(step)
+                if self._streamer is not None:
+                    for token in step.tokens:
+                        self._streamer.put(torch.tensor([token]))
+        if self._streamer is not None:
+            self._streamer.end()
+        return [steps[row.id] for row in rows]
+
+
+def decoder(
+    drafter: DrafterWord = "ngram",
+    drafter_options: Mapping[str, Any] | None = None,
+    *,
+    streamer: Any = None,
+    tokenizer: Any = None,
+    stop_strings: str | Sequence[str] | None = None,
+    seed: int | None = None,
+    rule: str = "match",
+) -> Decoder:
+    """Make what `custom_generate` of transformers' `generate` takes.
+
+    `generate` passes neither streamer nor tokenizer on to it, so they are given here, and stop strings with them. All other
+    options are those of `generate`.
+
+    Args:
+        drafter: as in `outrider.generate`.
+        drafter_options: as in `outrider.generate`.
+        streamer: gets the prompt, then every token, then its end, as `generate` does it; for a single row.
+        tokenizer: for the stop strings.
+        stop_strings: end the text.
+        seed: of the call; by default one draw from torch's default generator, so that `torch.manual_seed` works.
+        rule: how drafts are verified.
+
+    Raises:
+        InputError: a wrong seed or rule, or stop strings without a tokenizer.
+    """
+    check_rule(rule)
+    if seed is not None:
+        read_seed({"seed": seed})
+    if stop_strings is not None and tokenizer is None:
+        raise InputError("stop_strings need the tokenizer: decoder(..., stop_strings=..., tokenizer=...)")
+    return Decoder(
+        drafter,
+        drafter_options,
+        streamer=streamer,
+        tokenizer=tokenizer,
+        stop_strings=stop_strings,
+        seed=seed,
+        rule=rule,
+    )
+
+
+def _target(model: PreTrainedModel) -> Target:
+    """Return the model's target; a model is probed once, and again when it has been moved or cast."""
+    now = (model.dtype, model.device, model.config.get_text_config()._attn_implementation)
+    known = _PROBED.get(model)
+    if known is not None and known[0] == now:
+        return Target(model, tier=known[1])
+    target = load(model)
+    _PROBED[model] = (now, type(target.tier))
+    return target
+
+
+def _check_inputs(inputs: Mapping[str, Any], config: GenerationConfig, processors: LogitsProcessorList) -> None:
+    check_honoured(config, processors, _HONOURED)
+    for name, value in inputs.items():
+        if value is not None and name not in _KNOWN:
+            raise InputError(f"generate's input {name} is not served by outrider; pass input_ids alone")
+    if inputs.get("use_cache") is False:
+        raise InputError("use_cache=False is not served: a draft is kept by its cache")
+
+
+def _pads(ids: torch.Tensor, inputs: Mapping[str, Any]) -> list[int]:
+    """Return how much every row is padded on the left."""
+    mask = inputs.get("attention_mask")
+    if mask is None:
+        return [0] * len(ids)
+    if mask.shape != ids.shape:
+        raise InputError(
+            f"attention_mask has shape {list(mask.shape)}, but input_ids {list(ids.shape)}: pass the whole text's ids"
+        )
+    pads = []
+    for index, row in enumerate(mask.tolist()):
+        pad = len(row) - sum(map(bool, row))
+        if pad == len(row) or any(row[:pad]):
+            raise InputError(
+                f"row {index}: attention_mask must be 0s, then 1s, at least one: rows are padded on the left"
+            )
+        pads.append(pad)
+    positions, expected = inputs.get("position_ids"), (mask.long().cumsum(-1) - 1).clamp(min=0)
+    if positions is not None and not torch.equal(positions * mask, expected * mask):
+        raise InputError("position_ids that don't follow from attention_mask are not served; leave them out")
+    return pads
+
+
+def _sequences(input_ids: torch.Tensor, found: Sequence[Sequence[Step]], config: GenerationConfig) -> torch.Tensor:
+    new = [[token for step in steps for token in step.tokens] for steps in found]
+    longest = max(map(len, new))
+    pad = compat.pad_id(config)
+    padded = torch.tensor([[*row, *[pad] * (longest - len(row))] for row in new], device=input_ids.device)
+    return torch.cat([input_ids, padded], 1)
+
+
+def _output(
+    model: PreTrainedModel,
+    sequences: torch.Tensor,
+    found: Sequence[Sequence[Step]],
+    tap: Tap,
+    config: GenerationConfig,
+    inputs: Mapping[str, Any],
+    cache: Any,
+) -> Any:
+    evidence = [Evidence.join([step.evidence for step in steps]) for steps in found]
+    scores, logits = (_by_step([getattr(one, name) for one in evidence]) for name in ("scores", "logits"))
+    states = tap.by_token() if tap.layers else None
+    if model.config.is_encoder_decoder:
+        encoded = inputs["encoder_outputs"]
+        return compat.with_cache(
+            GenerateEncoderDecoderOutput,
+            cache,
+            sequences=sequences,
+            scores=scores,
+            logits=logits,
+            encoder_hidden_states=encoded.get("hidden_states") if config.output_hidden_states else None,
+            decoder_hidden_states=states,
+        )
+    return compat.with_cache(
+        GenerateDecoderOnlyOutput, cache, sequences=sequences, scores=scores, logits=logits, hidden_states=states
+    )
+
+
+def _by_step(rows: Sequence[torch.Tensor | None]) -> Any:
+    """Turn every row's `[tokens, vocab]` into a tuple of `[rows, vocab]`, one a token, as `generate` returns them."""
+    if rows[0] is None:
+        return None
+    return tuple(torch.nn.utils.rnn.pad_sequence([row for row in rows if row is not None]).unbind())

@@ -1,0 +1,227 @@
+"""A session: turns of one text, each of which reads only what is new."""
+
+import threading
+from collections.abc import Mapping
+from typing import Any, Self
+
+from outrider.decode.loop import Emitted, open_cache, read_prompts, take_step
+from outrider.decode.request import Request, read_request
+from outrider.decode.row import Row
+from outrider.decode.stats import Stats, timing
+from outrider.draft.features import Needs
+from outrider.draft.guard import Guard
+from outrider.errors import InputError
+from outrider.generation import Result, Stream, prepare
+from outrider.plugins.words import DrafterWord
+from outrider.prompt import Prompt, encode
+from outrider.target.model import Target
+
+
+class Turn:
+    """The steps of one turn; whether it ends or is given up, the session can go on from what was committed."""
+
+    def __init__(self, target: Target, drafter: Guard, needs: Needs, row: Row, held: "Held") -> None:
+        self._target, self._drafter, self._needs, self._row, self._held = target, drafter, needs, row, held
+        self._started = self._over = False
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Emitted:
+        if self._over:
+            raise StopIteration
+        row, held = self._row, self._held
+        try:
+            if not self._started:
+                self._started = True
+                emitted = self._first()
+            else:
+                emitted = take_step(self._target, self._drafter, [row], held.cache, self._needs)
+        except BaseException:
+            self.close()
+            raise
+        if emitted[0][1].finish_reason is not None:
+            self.close()
+        return emitted
+
+    def _first(self) -> Emitted:
+        row, held = self._row, self._held
+        with timing([row.stats], "seconds"), timing([row.stats], "prefill_seconds"):
+            if held.begun:
+                self._drafter.truncate(row.id, held.same)
+            else:
+                held.begun = True
+                self._drafter.begin([row.start()])
+            # What is in the cache can stay as far as the text is the same; the last id is read again for its logits.
+            stays = min(held.same, len(row.ids) - 1)
+            if held.cache is not None:
+                stays = min(stays, self._target.tier.lengths(held.cache)[0])
+            if held.cache is None or not self._target.tier.truncate(held.cache, stays):
+                held.cache = open_cache(self._target, [row], self._needs)
+            return read_prompts(self._target, self._drafter, [row], held.cache, self._needs)
+
+    def close(self) -> None:
+        """Give the turn up, or let it go where it has ended."""
+        if not self._over:
+            self._over = True
+            self._held.lock.release()
+
+    def __del__(self) -> None:
+        self.close()
+
+
+class Held:
+    """What a session keeps between turns.
+
+    `same` is how many ids the next turn has in common with the text so far.
+    """
+
+    def __init__(self) -> None:
+        self.cache: Any = None
+        self.same = 0
+        self.begun = False
+        self.lock = threading.Lock()
+
+
+class Session:
+    """A conversation, or a text that grows and is edited; made by `outrider.session`.
+
+    Every turn gives what a fresh generation on the whole text so far would give with the same seed. Sessions share nothing but
+    the target, so that each may run in a thread of its own.
+    """
+
+    def __init__(self, target: Target, drafter: Guard, chat: bool | None, options: Mapping[str, Any]) -> None:
+        if options.get("cache_implementation") == "static":
+            raise InputError(
+                "cache_implementation = 'static' is not served in a session, whose text grows; leave it out"
+            )
+        self._target, self._drafter, self._chat, self._options = target, drafter, chat, dict(options)
+        self._needs = drafter.needs()
+        self._held = Held()
+        self._row: Row | None = None
+        self._messages: list[dict[str, str]] = []
+        self._reply: Stream | None = None
+        self._closed = False
+
+    @property
+    def ids(self) -> list[int]:
+        """All ids of the text so far."""
+        return [] if self._row is None else list(self._row.ids)
+
+    def truncate(self, length: int) -> None:
+        """Forget what the text holds beyond its first `length` ids; what was a chat goes on as bare ids.
+
+        Raises:
+            InputError: the text is not that long.
+        """
+        if isinstance(length, bool) or not isinstance(length, int) or not 0 <= length <= len(self.ids):
+            raise InputError(f"length = {length!r}: must be a whole number from 0 to {len(self.ids)}")
+        self._claim()
+        try:
+            if self._row is not None:
+                self._row.ids[length:] = []
+                self._row.view.replace(length, ())
+            self._messages, self._reply = [], None
+        finally:
+            self._held.lock.release()
+
+    def stream(self, prompt: Prompt, **options: Any) -> Stream:
+        """Begin a turn and yield its steps; see `generate`."""
+        self._claim()
+        try:
+            messages, ids = self._encode(prompt)
+            request = read_request(self._target, ids, self._options | options)
+            row = self._resume(request)
+        except BaseException:
+            self._held.lock.release()
+            raise
+        turn = Turn(self._target, self._drafter, self._needs, row, self._held)
+        self._messages = messages
+        self._reply = Stream(self._target, self._drafter.drafter.name, row, turn)
+        return self._reply
+
+    def generate(self, prompt: Prompt, **options: Any) -> Result:
+        """Make a turn.
+
+        Args:
+            prompt: with a chat template, the user's next message, or all messages of the chat; without one (or with
+                `chat=False`), text that goes on after the text so far; or ids that do.
+            **options: as in `outrider.generate`, over those of the session.
+
+        Raises:
+            InputError: a wrong prompt or option, or the last turn is not over.
+        """
+        with self.stream(prompt, **options) as steps:
+            return steps.result()
+
+    def close(self) -> None:
+        """End the session; the drafter forgets its text."""
+        if self._closed:
+            return
+        if self._reply is not None:
+            self._reply.close()
+        self._closed = True
+        if self._row is not None and self._held.begun:
+            self._drafter.end([self._row.id])
+        self._held.cache = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def _claim(self) -> None:
+        if self._closed:
+            raise InputError("the session is closed")
+        if not self._held.lock.acquire(blocking=False):
+            raise InputError("the session's last turn is not over: take its steps to the end, or close it")
+
+    def _encode(self, prompt: Prompt) -> tuple[list[dict[str, str]], list[int]]:
+        """Return the chat so far with this turn, and the ids of the whole text."""
+        tokenizer = self._target.tokenizer
+        chat = self._chat if self._chat is not None else bool(getattr(tokenizer, "chat_template", None))
+        if isinstance(prompt, str) and chat:
+            said = list(self._messages)
+            if said and self._reply is not None:
+                said.append({"role": "assistant", "content": self._reply.text})
+            said.append({"role": "user", "content": prompt})
+            return said, encode(self._target, said)
+        ids = encode(self._target, prompt, None if not isinstance(prompt, str) else False)
+        if not isinstance(prompt, str) and len(prompt) and isinstance(prompt[0], Mapping):
+            return [{str(key): str(value) for key, value in one.items()} for one in prompt], ids  # type: ignore[union-attr]
+        so_far = self.ids
+        if isinstance(prompt, str) and so_far:
+            ids = list(tokenizer(prompt, add_special_tokens=False).input_ids)
+        return [], [*so_far, *ids]
+
+    def _resume(self, request: Request) -> Row:
+        if self._row is None:
+            self._row = Row(request, self._target.info, Stats())
+            self._held.same = 0
+        else:
+            self._held.same = self._row.resume(request, Stats())
+        return self._row
+
+
+def session(
+    target: Target,
+    drafter: DrafterWord = "ngram",
+    drafter_options: Mapping[str, Any] | None = None,
+    *,
+    chat: bool | None = None,
+    **options: Any,
+) -> Session:
+    """Begin a session.
+
+    Args:
+        target: from `outrider.load`; any number of sessions may share it.
+        drafter: as in `generate`; its rows live as long as the session.
+        drafter_options: as in `generate`.
+        chat: take text prompts as messages of a chat; by default where the model has a template.
+        **options: as in `generate`, for all turns.
+
+    Raises:
+        InputError: a wrong option or drafter.
+    """
+    return Session(target, prepare(target, drafter, drafter_options), chat, options)
