@@ -35,6 +35,7 @@ from outrider.generation import Result, Stream, generate, generate_batch, stream
 from outrider.hf_generate import Decoder, decoder
 from outrider.plugins.hookspecs import hookimpl
 from outrider.plugins.registry import DrafterRecord, registry
+from outrider.target.inspection import Inspection, inspect
 from outrider.target.load import load
 from outrider.target.model import Target
 from outrider.turns import Session, session
@@ -65,6 +66,7 @@ __all__ = (
     "FetchError",
     "GenerationError",
     "InputError",
+    "Inspection",
     "ModelError",
     "Needs",
     "Outcome",
@@ -90,6 +92,7 @@ __all__ = (
     "generate",
     "generate_batch",
     "hookimpl",
+    "inspect",
     "layer_output",
     "load",
     "registry",

@@ -155,7 +155,7 @@ def stream(
     Every step holds its new `tokens`, `from_draft` for each of them, and `texts`, the text that each completes.
     """
     guard = prepare(target, drafter, drafter_options)
-    row = Row(read_request(target, encode(target, prompt, chat), options), target.info, Stats())
+    row = Row(read_request(target, encode(target, prompt, chat), options), Stats())
     return Stream(target, guard.drafter.name, row, decode(target, guard, [row]))
 
 
@@ -197,6 +197,7 @@ def generate_batch(
     attention_mask: torch.Tensor | None = None,
     chat: bool | None = None,
     num_return_sequences: int = 1,
+    first_index: int = 0,
     **options: Any,
 ) -> list[Result]:
     """Generate several texts together; each is that of its prompt alone with the seed that its result reports.
@@ -209,7 +210,9 @@ def generate_batch(
         attention_mask: `[rows, length]` for a tensor of prompts, 0 at the padding.
         chat: as in `generate`.
         num_return_sequences: texts of every prompt, one after another.
-        **options: as in `generate`. Every row's seed is derived from `seed`.
+        first_index: of the first prompt among all, where they come in several batches: every row's seed is derived from
+            `seed` and its index.
+        **options: as in `generate`.
 
     Returns:
         The results in the order of the prompts.
@@ -223,12 +226,12 @@ def generate_batch(
     guard = prepare(target, drafter, drafter_options)
     every = encode_batch(target, prompts, attention_mask, chat)
     ids = [one for one in every for _ in range(num_return_sequences)]
-    seed = read_seed(options)
+    seed, first = read_seed(options), first_index * num_return_sequences
     requests = [
-        _read_row(target, at // num_return_sequences, one, options | {"seed": derive(seed, at)})
+        _read_row(target, at // num_return_sequences, one, options | {"seed": derive(seed, first + at)})
         for at, one in enumerate(ids)
     ]
-    rows = [Row(request, target.info, Stats()) for request in requests]
+    rows = [Row(request, Stats()) for request in requests]
     found = {row.id: Collected(row, target.tokenizer) for row in rows}
     for emitted in decode(target, guard, rows):
         for row, step in emitted:

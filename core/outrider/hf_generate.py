@@ -26,6 +26,7 @@ from outrider.target import compat
 from outrider.target.load import load
 from outrider.target.model import Target
 from outrider.target.tier import Tier
+from outrider.target.trust import Trust
 from outrider.verify.decisions import Keyed
 from outrider.verify.noise import derive
 from outrider.verify.rules import check_rule
@@ -42,7 +43,7 @@ _KNOWN: Final = {
     *compat.CACHE_NAMES,
 }
 # Which tier serves a model; a target itself would keep its model alive.
-_PROBED: weakref.WeakKeyDictionary[PreTrainedModel, tuple[Any, type[Tier[Any]]]] = weakref.WeakKeyDictionary()
+_PROBED: weakref.WeakKeyDictionary[PreTrainedModel, tuple[Any, type[Tier[Any]], Trust]] = weakref.WeakKeyDictionary()
 
 
 class Decoder:
@@ -94,7 +95,7 @@ class Decoder:
         target = _target(model)
         guard = prepare(target, self._drafter, self._drafter_options)
         requests = self._requests(target, input_ids, logits_processor, stopping_criteria, config, inputs)
-        rows = [Row(request, target.info, Stats()) for request in requests]
+        rows = [Row(request, Stats()) for request in requests]
         self.stats = tuple(row.stats for row in rows)
         self.seeds = tuple(request.seed for request in requests)
         states = bool(config.output_hidden_states and config.return_dict_in_generate)
@@ -210,9 +211,9 @@ def _target(model: PreTrainedModel) -> Target:
     now = (model.dtype, model.device, model.config.get_text_config()._attn_implementation)
     known = _PROBED.get(model)
     if known is not None and known[0] == now:
-        return Target(model, tier=known[1])
+        return Target(model, tier=known[1], trust=known[2])
     target = load(model)
-    _PROBED[model] = (now, type(target.tier))
+    _PROBED[model] = (now, type(target.tier), target.trust)
     return target
 
 

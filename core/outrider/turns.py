@@ -197,7 +197,7 @@ class Session:
 
     def _resume(self, request: Request) -> Row:
         if self._row is None:
-            self._row = Row(request, self._target.info, Stats())
+            self._row = Row(request, Stats())
             self._held.same = 0
         else:
             self._held.same = self._row.resume(request, Stats())

@@ -8,7 +8,7 @@ import typer
 from typer.main import get_command
 
 import outrider
-from outrider.cli import drafters, fetch, generate, plugins
+from outrider.cli import drafters, fetch, generate, inspect, plugins
 from outrider.errors import OutriderError
 
 app = typer.Typer(
@@ -23,6 +23,7 @@ app = typer.Typer(
 _UsageError: Final[Any] = next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")
 
 app.command("generate")(generate.command)
+app.command("inspect")(inspect.command)
 app.command("drafters")(drafters.command)
 app.command("plugins")(plugins.command)
 app.command("fetch")(fetch.command)

@@ -11,13 +11,14 @@ from typing import Annotated, Any
 import typer
 
 from outrider.cli import quiet
+from outrider.cli.batches import as_dict, run_batches, summary
+from outrider.compare.prompts import read_prompts
 from outrider.config import Config, load_config
 from outrider.decode.explain import Explanation
 from outrider.decode.explain import explain as explain_output
 from outrider.decode.request import check_options
-from outrider.decode.stats import Stats
 from outrider.errors import InputError
-from outrider.generation import Result, Stream, stream
+from outrider.generation import Stream, stream
 from outrider.plugins.words import DrafterChoice, choose, read_options, read_word
 from outrider.prompt import encode
 from outrider.target.load import load
@@ -36,9 +37,9 @@ class Colour(StrEnum):
 
 
 def command(
-    prompt: Annotated[
-        str | None, typer.Option("-p", "--prompt", help="The prompt (required); - reads it from stdin.")
-    ] = None,
+    prompt: Annotated[str | None, typer.Option("-p", "--prompt", help="The prompt; - reads it from stdin.")] = None,
+    prompts: Annotated[Path | None, typer.Option(help="A JSONL file of prompts, in place of -p.")] = None,
+    batch_size: Annotated[int, typer.Option(min=1, help="How many of --prompts are decoded together.")] = 1,
     model: Annotated[
         str | None,
         typer.Option("-m", "--model", help="smollm2, a folder, or a Hub id (required)."),
@@ -60,10 +61,15 @@ def command(
     chat: Annotated[bool | None, typer.Option("--chat/--raw", help="Use the chat template, or the bare text.")] = None,
     dtype: Annotated[str | None, typer.Option(help="float32, bfloat16, ..., or auto.")] = None,
     device: Annotated[str | None, typer.Option(help="Such as cpu or cuda:0.")] = None,
+    device_map: Annotated[str | None, typer.Option(help="Spread the layers over devices: auto.")] = None,
+    revision: Annotated[str | None, typer.Option(help="Of a Hub id.")] = None,
+    trust_remote_code: Annotated[bool, typer.Option(help="Run the model's own code.")] = False,
     explain: Annotated[
         bool, typer.Option("--explain", help="Say where the text parts from plain decoding, and why.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object, or one a line for --prompts.")
+    ] = False,
     color: Annotated[Colour, typer.Option(help="Colour accepted draft tokens.")] = Colour.AUTO,
 ) -> int:
     """Generate a text: the model's own, sooner."""
@@ -82,12 +88,24 @@ def command(
     name = model or file.target.model
     if name is None:
         raise InputError("which model? -m smollm2, a folder, or a Hub id")
-    text = _read_prompt(prompt)
+    if prompts is not None and (prompt is not None or explain):
+        raise InputError(f"--prompts can't be combined with {'--explain' if prompt is None else '-p'}")
+    read = read_prompts(prompts) if prompts else ()
+    text = "" if prompts else _read_prompt(prompt)
     choice = _choose_drafter(drafter, option or [], file)
     check_options({name: value for name, value in options.items() if name != "chat"})
     with quiet():
         choose(choice.name, choice.options)  # a wrong drafter is found before a model is loaded for it
-        target = load(name, dtype=dtype or file.target.dtype, device=device or file.target.device)
+        target = load(
+            name,
+            dtype=dtype or file.target.dtype,
+            device=device or (None if device_map else file.target.device),
+            device_map=device_map,
+            revision=revision,
+            trust_remote_code=trust_remote_code,
+        )
+        if prompts:
+            return run_batches(target, read, batch_size, choice, options, as_json=as_json)
         prompt_ids = encode(target, text, options.pop("chat", None))
         return _run(target, prompt_ids, choice, options, explain=explain, as_json=as_json, color=color)
 
@@ -109,7 +127,7 @@ def _run(
         result = steps.result()
     found = explain_output(target, prompt, result.token_ids, **(options | {"seed": result.seed})) if explain else None
     if as_json:
-        typer.echo(json.dumps(_as_dict(result) | ({"explanation": dataclasses.asdict(found)} if found else {})))
+        typer.echo(json.dumps(as_dict(result) | ({"explanation": dataclasses.asdict(found)} if found else {})))
     elif found:
         _print_explanation(target, found)
     return 1 if found and found.faults else 0
@@ -117,7 +135,7 @@ def _run(
 
 def _read_prompt(prompt: str | None) -> str:
     if prompt is None:
-        raise InputError("which prompt? -p TEXT, or -p - to read it from stdin")
+        raise InputError("which prompt? -p TEXT, -p - to read it from stdin, or --prompts FILE")
     if prompt != "-":
         return prompt
     if sys.stdin is None:
@@ -152,20 +170,6 @@ def _terminal_takes_colour() -> bool:
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
-def summary(stats: Stats, drafter: str) -> str:
-    """Put the statistics into a line."""
-    rate, length = stats.draft_acceptance_rate, stats.mean_acceptance_length
-    parts = [
-        f"{stats.num_tokens} tokens in {stats.seconds:.2f} s ({stats.tokens_per_second or 0:.1f} tokens/s)",
-        f"drafter {drafter}",
-        f"{length:.2f} tokens a step" if length is not None else "no step",
-        f"{stats.num_accepted_draft_tokens} of {stats.num_draft_tokens} drafted accepted"
-        if rate is not None
-        else "no draft",
-    ]
-    return " · ".join(parts)
-
-
 def _print_explanation(target: Target, found: Explanation) -> None:
     typer.echo(
         f"{len(found.partings)} of {found.positions} tokens part from plain decoding; the number of rows alone moves a logit "
@@ -176,14 +180,3 @@ def _print_explanation(target: Target, found: Explanation) -> None:
         mine, plain = (repr(target.tokenizer.decode([token])) for token in (one.token, one.plain_token))
         gap = "removed by a filter" if one.gap is None else f"gap {one.gap:.2g}"
         typer.echo(f"  token {one.position}: {mine}, plain {plain}, {gap}: {one.verdict}", err=True)
-
-
-def _as_dict(result: Result) -> dict[str, Any]:
-    return {
-        "text": result.text,
-        "token_ids": list(result.token_ids),
-        "finish_reason": result.finish_reason,
-        "drafter": result.drafter,
-        "seed": result.seed,
-        "stats": result.stats.as_dict(),
-    }

@@ -10,7 +10,7 @@ from outrider.decode.evidence import Evidence
 from outrider.decode.request import Request
 from outrider.decode.stats import Stats
 from outrider.decode.stopping import FinishReason
-from outrider.draft.contract import MAX_NODES, DraftView, Outcome, RowStart, TargetInfo, TokenView
+from outrider.draft.contract import MAX_NODES, DraftView, Outcome, RowStart, TokenView
 from outrider.draft.features import Features
 from outrider.draft.tree import ROOT, DraftTree
 from outrider.verify.match import Verdict
@@ -43,17 +43,15 @@ class Row:
 
     Args:
         request: prompt, sampler and stops.
-        target: what drafters may know of the model.
         stats: counted into.
     """
 
-    def __init__(self, request: Request, target: TargetInfo, stats: Stats) -> None:
+    def __init__(self, request: Request, stats: Stats) -> None:
         self.id = next(_IDS)
         self.request = request
         self.ids = list(request.ids)
         self.stats = stats
         self.view = TokenView(self.ids)
-        self._target = target
         stats.num_prompt_tokens = len(self.ids)
 
     def resume(self, request: Request, stats: Stats) -> int:
@@ -72,15 +70,14 @@ class Row:
         """Return what a drafter learns when the row begins."""
         return RowStart(self.id, self.view, self.request.seed, self.request.source)
 
-    def draft_view(self) -> DraftView:
-        """Return what a drafter sees, and the room that is left.
+    def draft_view(self, room: int | None) -> DraftView:
+        """Return what a drafter sees, and the room that is left; a step emits one token beyond the draft.
 
-        A step emits one token beyond the draft, and no draft passes the last position that the model was made for.
+        Args:
+            room: how many ids the target lets be drafted here; None for no bound.
         """
         depth = self.request.stopping.longest - len(self.ids) - 1
-        if self._target.max_positions is not None:
-            depth = min(depth, self._target.max_positions - len(self.ids))
-        depth = max(depth, 0)
+        depth = max(0, depth if room is None else min(depth, room))
         sampler = self.request.sampler
         decisions = sampler.decisions.at(len(self.ids)) if sampler.decisions else None
         return DraftView(self.id, self.view, depth, MAX_NODES if depth else 0, sampler.rule, decisions)

@@ -75,9 +75,11 @@ class Caller:
         )
 
     @torch.no_grad()
-    def alone(self, ids: torch.Tensor, context: Mapping[str, Any]) -> torch.Tensor:
-        """Run whole texts `[rows, tokens]` without a cache; returns all logits."""
+    def alone(self, ids: torch.Tensor, context: Mapping[str, Any], last: int) -> torch.Tensor:
+        """Run a whole text `[1, tokens]` without a cache; returns the last ids' logits `[last, vocab]`."""
         inputs: dict[str, Any] = {self.names.ids: ids, "use_cache": False}
+        if self.names.logits_to_keep:
+            inputs["logits_to_keep"] = last
         output: Any = self.model(**inputs, **context)
-        logits: torch.Tensor = output.logits
+        logits: torch.Tensor = output.logits[0, -last:]
         return logits

@@ -1,10 +1,17 @@
 """Making a target: find the model, load it, probe it."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoModelForSeq2SeqLM,
+    AutoTokenizer,
+    PreTrainedModel,
+)
 
 from outrider.errors import InputError, ModelError, first_line, suggestion
 from outrider.target.embedded import EMBEDDED, fetch
@@ -20,40 +27,75 @@ DTYPES = {
 
 
 def load(
-    model: str | Path | PreTrainedModel,
+    model: Any,
     *,
     tokenizer: Any = None,
     dtype: str | torch.dtype | None = None,
     device: str | torch.device | None = None,
+    device_map: str | Mapping[str, Any] | None = None,
+    revision: str | None = None,
+    trust_remote_code: bool = False,
 ) -> Target:
     """Load a model as target and make sure that drafts for it can be verified exactly.
 
     Args:
         model: an embedded model (`smollm2`, fetched on first use), a folder, a Hub id, or a loaded model, which stays
-            unchanged.
+            unchanged; of a PEFT model, the model with its adapters.
         tokenizer: used in place of the model's own.
         dtype: `float32`, `bfloat16`, ..., or `auto` for the checkpoint's own. The default is float32 on a CPU and the
             checkpoint's own elsewhere.
         device: such as `cpu` or `cuda:1`. The default is a GPU where there is one.
+        device_map: spreads the layers over devices, as in `from_pretrained`; in place of `device`.
+        revision: of a Hub id.
+        trust_remote_code: run a model's own code.
 
     Raises:
         ModelError: the model can't be found or loaded, or fails the probe.
         InputError: `dtype` or `device` is none.
         FetchError: an embedded model can't be fetched.
     """
+    model = _without_wrapper(model)
     if isinstance(model, PreTrainedModel):
-        if dtype is not None or device is not None:
-            raise InputError("a loaded model keeps its dtype and device; move it before it is passed to load")
+        given = {"dtype": dtype, "device": device, "device_map": device_map, "revision": revision}
+        if wrong := next((name for name, value in given.items() if value is not None), None):
+            raise InputError(f"a loaded model keeps its {wrong}; change it before the model is passed to load")
         target = Target(model, tokenizer)
     elif not isinstance(model, str | Path):
         raise InputError(f"a {type(model).__name__} can't be a target: give a name, a folder, or a transformers model")
     else:
-        target = _from_files(str(model), tokenizer, dtype, _device(device))
+        if device is not None and device_map is not None:
+            raise InputError("give device or device_map, not both")
+        hub = {"revision": revision, "trust_remote_code": trust_remote_code or None}
+        hub = {name: value for name, value in hub.items() if value is not None}
+        target = _from_files(str(model), tokenizer, dtype, _device(device), device_map, hub)
     probe(target)
     return target
 
 
-def _from_files(name: str, tokenizer: Any, dtype: str | torch.dtype | None, device: torch.device) -> Target:
+def _without_wrapper(model: Any) -> Any:
+    """Return the transformers model inside a PEFT model, whose layers hold the adapters.
+
+    Raises:
+        InputError: the adapter changes the prompt, which is none of the model's layers.
+    """
+    inner = getattr(model, "get_base_model", None)
+    if isinstance(model, PreTrainedModel) or inner is None:
+        return model
+    if getattr(getattr(model, "active_peft_config", None), "is_prompt_learning", False):
+        raise InputError(
+            "a PEFT model with a learned prompt is not served; merge it, or use an adapter inside the layers"
+        )
+    return inner()
+
+
+def _from_files(
+    name: str,
+    tokenizer: Any,
+    dtype: str | torch.dtype | None,
+    device: torch.device,
+    device_map: Any,
+    hub: Mapping[str, Any],
+) -> Target:
     where = str(fetch(name)) if name in EMBEDDED else name
     if not name.strip():
         raise ModelError(f"which model? an embedded one ({', '.join(EMBEDDED)}), a folder, or a Hub id")
@@ -67,19 +109,26 @@ def _from_files(name: str, tokenizer: Any, dtype: str | torch.dtype | None, devi
         )
     where, chosen = str(path) if path.exists() else name, _dtype(dtype, device)
     try:
-        model: Any = AutoModelForCausalLM.from_pretrained(where, dtype=chosen)
-        model = model.to(device).eval()
-    except (OSError, ValueError, ImportError, RuntimeError, KeyError) as error:
+        config = AutoConfig.from_pretrained(where, **hub)
+        auto: Any = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
+        model: Any = auto.from_pretrained(where, dtype=chosen, device_map=device_map, **hub)
+        placed = device_map is not None or getattr(model, "is_quantized", False)
+        model = (model if placed else model.to(device)).eval()
+    except (OSError, ValueError, ImportError, RuntimeError, KeyError, AttributeError) as error:
         raise ModelError(f"model '{name}' can't be loaded: {first_line(error)}") from error
-    return Target(model, tokenizer if tokenizer is not None else _tokenizer(where))
+    return Target(model, tokenizer if tokenizer is not None else _tokenizer(where, hub))
 
 
-def _tokenizer(where: str) -> Any:
-    """Load a model's tokenizer, or return None where it has none: prompts can be ids."""
+def _tokenizer(where: str, hub: Mapping[str, Any]) -> Any:
+    """Load a model's tokenizer, or return None where it has none: prompts can be ids.
+
+    For some models without one transformers makes a tokenizer of special tokens alone.
+    """
     try:
-        return AutoTokenizer.from_pretrained(where)
+        found = AutoTokenizer.from_pretrained(where, **hub)
     except (OSError, ValueError, ImportError, KeyError):
         return None
+    return None if set(found.get_vocab().values()) <= set(found.all_special_ids) else found
 
 
 def _dtype(dtype: str | torch.dtype | None, device: torch.device) -> str | torch.dtype:

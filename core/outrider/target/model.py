@@ -13,6 +13,7 @@ from outrider.target import compat
 from outrider.target.call import Caller, Scored
 from outrider.target.masked import MaskedTier
 from outrider.target.tier import PLAIN, Opening, Piece, Tier
+from outrider.target.trust import ProbeResult, Trust
 
 PREFILL_CHUNK: Final = 2048
 """Most tokens of a prompt that go into one forward, so that its memory does not grow with the prompt."""
@@ -28,13 +29,22 @@ class Target:
         model: any causal language model of transformers that passed the probe.
         tokenizer: its tokenizer, or None where prompts come as ids.
         tier: which way of serving it the probe found to be exact.
+        trust: in which contexts it is.
     """
 
-    def __init__(self, model: PreTrainedModel, tokenizer: Any = None, tier: type[Tier[Any]] = MaskedTier) -> None:
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        tokenizer: Any = None,
+        tier: type[Tier[Any]] = MaskedTier,
+        trust: Trust | None = None,
+    ) -> None:
         self.model = model
         self.tokenizer = tokenizer
         self.info = describe(model, tokenizer)
         self.tier = tier(Caller(model), self.info.device)
+        self.trust = trust or Trust()
+        self.probed: ProbeResult | None = None
 
     def __repr__(self) -> str:
         dtype = str(self.info.dtype).removeprefix("torch.")
@@ -98,6 +108,12 @@ class Target:
             paths: the accepted nodes of every row.
         """
         self.tier.commit(cache, width, paths)
+
+    def room(self, ids: Sequence[int]) -> int | None:
+        """Return how many ids may be drafted after `ids`; None for as many as one likes. See `Trust`."""
+        ends = [] if self.info.max_positions is None else [self.info.max_positions - len(ids)]
+        trusted = self.trust.room(self, ids)
+        return max(0, min([*ends, *([] if trusted is None else [trusted])])) if ends or trusted is not None else None
 
     def select(self, cache: Any, rows: Sequence[int]) -> None:
         """Keep these rows of a cache only."""

@@ -11,7 +11,6 @@ Against the untouched model, before and after a commit that moves rows:
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import torch
@@ -21,10 +20,11 @@ from outrider.draft.tree import DraftTree
 from outrider.errors import ModelError, OutriderError, first_line
 from outrider.target import compat
 from outrider.target.masked import MaskedTier
-from outrider.target.model import Target
+from outrider.target.model import PREFILL_CHUNK, Target
 from outrider.target.paths import PathTier, ReplayTier
 from outrider.target.thresholds import thresholds
 from outrider.target.tier import Opening, Tier
+from outrider.target.trust import BEYOND, ProbeResult, Trust
 
 TIERS: Final[tuple[type[Tier[Any]], ...]] = (MaskedTier, PathTier, ReplayTier)
 """Tried in this order: the first that is exact serves."""
@@ -39,25 +39,10 @@ _TO_CROSS: Final = 512
 _PLAIN_STEPS: Final = 3
 _ATTENTION_KINDS: Final = {"full_attention", "sliding_attention", "chunked_attention"}
 _LEAST_VOCABULARY: Final = 5
+# In half precision: how much further than reading at once a tree may be from plain steps, and the least rounding to expect.
+_ROUNDING: Final = 4.0
+_LEAST_ROUNDING: Final = 0.05
 _TOLERANCE: Final = {torch.float64: 2e-4, torch.float32: 2e-4}
-
-
-@dataclass(frozen=True, slots=True)
-class ProbeResult:
-    """What the probe found.
-
-    Args:
-        tier: what serves the model.
-        error: largest difference between a node's logits and its path's alone, over the logits' standard deviation; None
-            in half precision, where only the swap test is made.
-        context: length of the context that trees were verified after.
-        refused: why each tier before it can't serve.
-    """
-
-    tier: Tier[Any]
-    error: float | None
-    context: int
-    refused: Mapping[str, str]
 
 
 def check_supported(target: Target) -> None:
@@ -87,7 +72,8 @@ def probe(target: Target) -> ProbeResult:
     check_supported(target)
     target.open(1)  # refuses a model in training mode
     config = target.model.config.get_text_config(decoder=True)
-    context = max([_CONTEXT, *(one + 3 for one in thresholds(config) if one <= _TO_CROSS)])
+    named = [one for one in thresholds(config) if one < (target.info.max_positions or one + 1)]
+    context = max([_CONTEXT, *(one + BEYOND for one in named if one <= _TO_CROSS)])
     ids = torch.randint(0, target.info.vocab_size, (context,), generator=torch.Generator().manual_seed(0)).tolist()
     refused: dict[str, str] = {}
     for kind in TIERS:
@@ -97,7 +83,9 @@ def probe(target: Target) -> ProbeResult:
                 raise ModelError(reason)
             error = check_trees(target, ids)
             _check_plain(target, ids[:_CONTEXT])
-            return ProbeResult(tier, error, context, refused)
+            target.trust = Trust([one for one in named if one + BEYOND > context], check_here)
+            target.probed = ProbeResult(kind.name, error, context, refused)
+            return target.probed
         except OutriderError as error:
             refused[kind.name] = str(error)
         except Exception as error:
@@ -108,12 +96,28 @@ def probe(target: Target) -> ProbeResult:
     raise ModelError(f"{type(target.model).__name__} can't be verified exactly ({reasons})")
 
 
-def check_trees(target: Target, committed: Sequence[int]) -> float | None:
+def _chunk(length: int) -> int:
+    """Choose a chunk so that a short context is read in two, since reading on is what a prefill does with a long one."""
+    return min(PREFILL_CHUNK, max(1, length // 2))
+
+
+def check_here(target: Target, committed: Sequence[int]) -> None:
+    """Verify a small tree after a context that may be long, with as few forwards over all of it as it takes: two.
+
+    Raises:
+        ModelError: as `check_trees`.
+    """
+    check_trees(target, committed, steps=1, most=1)
+
+
+def check_trees(target: Target, committed: Sequence[int], steps: int = _STEPS, most: int = 8) -> float | None:
     """Verify small trees after a context, with a commit and a further step.
 
     Args:
         target: the model, with the tier in question.
         committed: the context's ids, two or more.
+        steps: trees, one after another.
+        most: paths of a tree that are run alone, the longest first.
 
     Returns:
         The largest error of a path alone, as in `ProbeResult`.
@@ -123,19 +127,21 @@ def check_trees(target: Target, committed: Sequence[int]) -> float | None:
     """
     vocab, nodes = target.info.vocab_size, len(_PARENTS)
     generator = torch.Generator().manual_seed(len(committed))
-    spare = torch.randint(0, vocab, (_STEPS * (nodes + 1),), generator=generator).tolist()
+    spare = torch.randint(0, vocab, (steps * (nodes + 1),), generator=generator).tolist()
     committed = list(committed)
     context = compat.encode(target.model, committed)
     cache = target.open(1, Opening(len(committed) + len(spare) + nodes, contexts=[context]))
-    target.prefill(cache, [committed[:-1]], chunk=max(1, len(committed) // 2))  # the second chunk reads on
+    target.prefill(cache, [committed[:-1]], chunk=_chunk(len(committed)))
     worst: float | None = None
-    for _ in range(_STEPS):
+    for _ in range(steps):
         tree = _apart(spare[:nodes], vocab)
         logits = _score(target, cache, committed, tree)
-        worst = _check_alone(target, context, committed, tree, logits, worst)
+        worst = _check_alone(target, context, committed, tree, logits, worst, most)
         for changed in _SWAPS:
             target.tier.rollback(cache, nodes)
             _check_swap(target, cache, committed, tree, logits, changed)
+        if worst is None:
+            _check_against_steps(target, context, committed, tree, logits)
         target.tier.rollback(cache, nodes)
         _score(target, cache, committed, tree)
         target.commit(cache, nodes, [_PATH])
@@ -186,22 +192,48 @@ def _check_alone(
     tree: DraftTree,
     logits: torch.Tensor,
     worst: float | None,
+    most: int,
 ) -> float | None:
     tolerance = _tolerance(target)
     if tolerance is None:
         return None
     worst = worst or 0.0
-    leaves = set(range(len(tree))) - set(tree.parents)
-    for leaf in sorted(leaves):
+    leaves = sorted(set(range(len(tree))) - set(tree.parents), key=lambda leaf: -len(tree.path(leaf)))
+    for leaf in leaves[:most]:
         path = tree.path(leaf)
         ids = torch.tensor([committed + [tree.tokens[node] for node in path]], device=target.info.device)
-        alone = target.tier.caller.alone(ids, context)[0]
         rows = [0, *[node + 1 for node in path]]
-        error = (logits[rows] - alone[-len(rows) :]).abs().max().item() / max(alone.std().item(), 1e-9)
+        alone = target.tier.caller.alone(ids, context, len(rows))
+        error = (logits[rows] - alone).abs().max().item() / max(alone.std().item(), 1e-9)
         if not error <= tolerance:
             raise ModelError(f"a tree node's logits differ from its path's alone by {error:.1e} standard deviations")
         worst = max(worst, error)
     return worst
+
+
+def _check_against_steps(
+    target: Target, context: Mapping[str, Any], committed: list[int], tree: DraftTree, logits: torch.Tensor
+) -> None:
+    """In half precision, compare a path with plain steps, as far apart as reading it at once is from them by rounding.
+
+    It tells where a state is lost between forwards, which other branches' tokens can't show.
+    """
+    path = max((tree.path(node) for node in range(len(tree))), key=len)
+    tokens = [committed[-1], *[tree.tokens[node] for node in path]]
+    cache = target.open(1, Opening(len(committed) + len(tokens) + 1, contexts=[context]))
+    target.prefill(cache, [committed[:-1]], chunk=_chunk(len(committed)))
+    found = []
+    for token in tokens:
+        found.append(target.forward(cache, [token], TreeBatch.pack([DraftTree()])).logits[0, 0])
+        target.commit(cache, 0, [[]])
+    stepped = torch.stack(found).float()
+    ids = torch.tensor([committed + tokens[1:]], device=target.info.device)
+    rounding = float((target.tier.caller.alone(ids, context, len(tokens)).float() - stepped).abs().max())
+    error = float((logits[[0, *[node + 1 for node in path]]].float() - stepped).abs().max())
+    if not error <= _ROUNDING * max(rounding, _LEAST_ROUNDING * float(stepped.std())):
+        raise ModelError(
+            f"a tree node's logits differ from plain steps' by {error:.1e}, where rounding makes {rounding:.1e}"
+        )
 
 
 def _check_swap(

@@ -1,0 +1,69 @@
+"""`outrider generate --prompts FILE`: many prompts, some of them decoded together."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import typer
+
+from outrider.compare.prompts import Prompt
+from outrider.decode.request import read_seed
+from outrider.decode.stats import Stats
+from outrider.errors import OutriderError
+from outrider.generation import Result, generate_batch
+from outrider.plugins.words import DrafterChoice
+from outrider.target.model import Target
+
+
+def run_batches(
+    target: Target,
+    prompts: Sequence[Prompt],
+    size: int,
+    choice: DrafterChoice,
+    options: dict[str, Any],
+    *,
+    as_json: bool,
+) -> int:
+    """Generate for all prompts, `size` at a time, and print what is done as soon as it is."""
+    options = options | {"seed": read_seed(options)}
+    for start in range(0, len(prompts), size):
+        group = prompts[start : start + size]
+        texts = [prompt.text for prompt in group]
+        try:
+            results = generate_batch(target, texts, choice.name, choice.options, first_index=start, **options)
+        except OutriderError as error:
+            names = ", ".join(prompt.name for prompt in group)
+            raise type(error)(f"prompts {names}: {error}") from error
+        for prompt, result in zip(group, results, strict=True):
+            if as_json:
+                typer.echo(json.dumps({"name": prompt.name} | as_dict(result)))
+            else:
+                typer.echo(f"== {prompt.name}\n{result.text}")
+                typer.echo(summary(result.stats, result.drafter), err=True)
+    return 0
+
+
+def summary(stats: Stats, drafter: str) -> str:
+    """Put the statistics into a line."""
+    rate, length = stats.draft_acceptance_rate, stats.mean_acceptance_length
+    parts = [
+        f"{stats.num_tokens} tokens in {stats.seconds:.2f} s ({stats.tokens_per_second or 0:.1f} tokens/s)",
+        f"drafter {drafter}",
+        f"{length:.2f} tokens a step" if length is not None else "no step",
+        f"{stats.num_accepted_draft_tokens} of {stats.num_draft_tokens} drafted accepted"
+        if rate is not None
+        else "no draft",
+    ]
+    return " · ".join(parts)
+
+
+def as_dict(result: Result) -> dict[str, Any]:
+    """Put a result into JSON's types."""
+    return {
+        "text": result.text,
+        "token_ids": list(result.token_ids),
+        "finish_reason": result.finish_reason,
+        "drafter": result.drafter,
+        "seed": result.seed,
+        "stats": result.stats.as_dict(),
+    }
