@@ -55,7 +55,7 @@ def _lines(found: Inspection) -> list[tuple[str, str]]:
         *[("  refused", f"{name}: {reason}") for name, reason in found.refused.items()],
         ("error of a node", error),
         ("verified", f"after {found.verified_context} tokens; again where a text first passes: {later}"),
-        ("positions", f"drafts up to {found.max_positions}" if found.max_positions else "no bound"),
+        ("drafts", f"in contexts of up to {found.drafts_up_to} tokens" if found.drafts_up_to else "in any context"),
         ("rotary switch", found.rope_switch or "none"),
         ("batches", found.batches),
         ("caller's caches", f"{found.caches}; quantised and offloaded ones are refused"),

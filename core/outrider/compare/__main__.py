@@ -11,6 +11,7 @@ from outrider.cli.app import run_app
 from outrider.compare import bench as benchmark
 from outrider.compare import demo as demonstration
 from outrider.compare import partings as parting
+from outrider.compare.masks import NODES, ROWS, ragged_batch_cost, tree_mask_cost
 from outrider.compare.overhead import DRAFT, VOCABULARY, sampling_overhead
 from outrider.compare.prompts import BUILTIN, read_prompts
 from outrider.errors import InputError
@@ -60,6 +61,12 @@ def bench(
             target = load(model, dtype=name)
             for line in benchmark.bench(target, pairs=pairs, max_new_tokens=max_new_tokens, record=record):
                 typer.echo(line)
+            typer.echo(
+                f"a tree of {NODES} nodes / as many tokens in a causal forward, {name}: {tree_mask_cost(target):.2f}"
+            )
+            typer.echo(
+                f"{ROWS} rows of different lengths / a causal forward of their size, {name}: {ragged_batch_cost(target):.2f}"
+            )
     milliseconds, alone, sorting = sampling_overhead()
     typer.echo(
         f"verifying {DRAFT} drafted tokens, temperature 0.7, top-p 0.9, vocabulary {VOCABULARY}: {milliseconds:.1f} ms; over "

@@ -105,7 +105,7 @@ def _step(target: Target, drafter: Guard, rows: Sequence[Row], cache: Any, needs
     paths: list[tuple[int, ...]] = []
     for at, row in enumerate(rows):
         step, path = row.take(scores[at], verdicts[at])
-        row.stats.count_step(len(trees[at]), len(path))
+        row.stats.count_step(trees[at].candidates, len(path))
         # The last token is the next step's root, and a root is not in the cache yet.
         paths.append(path[: len(step.tokens) - 1])
         features = _step_features(scored, at, trees[at], paths[-1], needs) if needs else None

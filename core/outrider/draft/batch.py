@@ -22,6 +22,7 @@ class TreeBatch:
         q_rows: `[rows, width]` int64, the rows of `laws` that nodes were drawn from, `POINT` elsewhere; None where none was.
         laws: the laws of all rows' drawn nodes.
         coupled: as in `DraftTree`, for all rows.
+        scouts: `[rows, width]` bool, as in `DraftTree`; None where there is none.
     """
 
     tokens: torch.Tensor
@@ -29,6 +30,7 @@ class TreeBatch:
     q_rows: torch.Tensor | None = None
     laws: DraftLaws | None = None
     coupled: bool = False
+    scouts: torch.Tensor | None = None
 
     @classmethod
     def pack(cls, trees: Sequence[DraftTree]) -> Self:
@@ -50,7 +52,10 @@ class TreeBatch:
             q_rows = _padded(moved, width, POINT)
         tokens = _padded([tree.tokens for tree in trees], width, 0)
         parents = _padded([tree.parents for tree in trees], width, PADDING)
-        return cls(tokens, parents, q_rows, laws, any(tree.coupled for tree in trees))
+        scouts = None
+        if any(tree.scouts for tree in trees):
+            scouts = torch.tensor([[node in tree.scouts for node in range(width)] for tree in trees])
+        return cls(tokens, parents, q_rows, laws, any(tree.coupled for tree in trees), scouts)
 
     def unpack(self) -> list[DraftTree]:
         """Return every row's tree, checked. Reads from the device once.
@@ -64,16 +69,25 @@ class TreeBatch:
                 raise MalformedTreeError(
                     f"a tensor of {part.dtype} and shape {list(part.shape)} where all are int64 of one shape [rows, width]"
                 )
+        if self.scouts is not None and (self.scouts.dtype != torch.bool or self.scouts.shape != self.tokens.shape):
+            raise MalformedTreeError(
+                f"scouts of {self.scouts.dtype} and shape {list(self.scouts.shape)} where bool [rows, width] is expected"
+            )
+        flags = torch.zeros_like(self.tokens) if self.scouts is None else self.scouts.long()
         trees = []
-        for tokens, parents, *drawn in torch.stack(parts, 1).tolist():
+        for tokens, parents, marks, *drawn in torch.stack([parts[0], parts[1], flags, *parts[2:]], 1).tolist():
             size = len(parents) - parents.count(PADDING)
             q_rows = tuple(drawn[0][:size]) if drawn else ()
             laws = self.laws if any(row != POINT for row in q_rows) else None
-            trees.append(
-                DraftTree(
-                    tuple(tokens[:size]), tuple(parents[:size]), q_rows if laws else (), laws, self.coupled and size > 0
-                )
+            tree = DraftTree(
+                tokens=tuple(tokens[:size]),
+                parents=tuple(parents[:size]),
+                q_rows=q_rows if laws else (),
+                laws=laws,
+                coupled=self.coupled and size > 0,
+                scouts=frozenset(node for node in range(size) if marks[node]),
             )
+            trees.append(tree)
         return trees
 
     @property
@@ -85,7 +99,7 @@ class TreeBatch:
         """Move the tensors to `device`."""
         q_rows = None if self.q_rows is None else self.q_rows.to(device, non_blocking=True)
         tokens, parents = (part.to(device, non_blocking=True) for part in (self.tokens, self.parents))
-        return TreeBatch(tokens, parents, q_rows, self.laws, self.coupled)
+        return TreeBatch(tokens, parents, q_rows, self.laws, self.coupled, self.scouts)
 
     def ancestors(self) -> torch.Tensor:
         """Say which node hangs below which: `[rows, 1 + width, 1 + width]` bool, the root first.

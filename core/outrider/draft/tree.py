@@ -27,6 +27,8 @@ class DraftTree:
         q_rows: for every node the row of `laws` that it was drawn from, `POINT` for a deterministic one; empty where all are.
         laws: the laws of the drawn nodes.
         coupled: the tokens were chosen with the target's own noise, which only the rule `match` allows.
+        scouts: nodes that ride along in the target's forward for their logits and hidden states and are never verified; they
+            may repeat a sibling, and only scouts hang from them.
 
     Raises:
         MalformedTreeError: lengths differ, a parent does not come before its child, two siblings are equal without having
@@ -38,16 +40,23 @@ class DraftTree:
     q_rows: tuple[int, ...] = ()
     laws: DraftLaws | None = field(default=None, compare=False)
     coupled: bool = False
+    scouts: frozenset[int] = frozenset()
 
     def __post_init__(self) -> None:
         if len(self.tokens) != len(self.parents):
             raise MalformedTreeError(f"{len(self.tokens)} tokens but {len(self.parents)} parents")
+        if not self.scouts <= set(range(len(self.tokens))):
+            raise MalformedTreeError(f"scouts {sorted(self.scouts)} are not all among {len(self.tokens)} nodes")
         seen = set()
         for node, (token, parent) in enumerate(zip(self.tokens, self.parents, strict=True)):
             if not ROOT <= parent < node:
                 raise MalformedTreeError(f"node {node} has parent {parent}: a parent is {ROOT} or an earlier node")
             if token < 0:
                 raise MalformedTreeError(f"node {node} has token {token}: token ids are not negative")
+            if node in self.scouts:
+                continue
+            if parent in self.scouts:
+                raise MalformedTreeError(f"node {node} hangs from the scout {parent}, but is none")
             if (parent, token) in seen and not (self.laws and self.laws.replacement and self.q_rows[node] != POINT):
                 raise MalformedTreeError(f"node {node} repeats its sibling's token {token}")
             seen.add((parent, token))
@@ -66,6 +75,8 @@ class DraftTree:
         for node, (token, parent, row) in enumerate(zip(self.tokens, self.parents, self.q_rows, strict=True)):
             if row == POINT:
                 continue
+            if node in self.scouts:
+                raise MalformedTreeError(f"scout {node} was drawn from a law, but is never verified")
             if not 0 <= row < len(laws.q):
                 raise MalformedTreeError(f"node {node} has q row {row}, but there are {len(laws.q)}")
             if row_of.setdefault(parent, row) != row:
@@ -93,6 +104,11 @@ class DraftTree:
         return len(self.tokens)
 
     @property
+    def candidates(self) -> int:
+        """The number of nodes that are verified."""
+        return len(self.tokens) - len(self.scouts)
+
+    @property
     def depth(self) -> int:
         """The length of the longest path, the root not counted."""
         return max(self.depths(), default=0)
@@ -105,13 +121,14 @@ class DraftTree:
         return found
 
     def children(self, node: int) -> list[int]:
-        """Return the children of `node` in sibling order."""
-        return [index for index in range(node + 1, len(self.tokens)) if self.parents[index] == node]
+        """Return the children of `node` in sibling order, without scouts."""
+        later = range(node + 1, len(self.tokens))
+        return [index for index in later if self.parents[index] == node and index not in self.scouts]
 
     def child(self, node: int, token: int) -> int | None:
-        """Return the child of `node` (`ROOT` for the root) that holds `token`, if there is one."""
+        """Return the child of `node` (`ROOT` for the root) that holds `token`, if there is one that is no scout."""
         for index in range(node + 1, len(self.tokens)):
-            if self.parents[index] == node and self.tokens[index] == token:
+            if self.parents[index] == node and self.tokens[index] == token and index not in self.scouts:
                 return index
         return None
 

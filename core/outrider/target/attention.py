@@ -14,9 +14,10 @@ from typing import Any, Final
 import torch
 from transformers import PreTrainedModel
 from transformers.cache_utils import Cache
-from transformers.masking_utils import AttentionMaskInterface, create_masks_for_generate
+from transformers.masking_utils import AttentionMaskInterface
 
 from outrider.errors import ModelError
+from outrider.target import compat
 
 Masks = torch.Tensor | dict[str, torch.Tensor]
 
@@ -78,8 +79,7 @@ def build_masks(model: PreTrainedModel, table: PositionTable, cache: Cache) -> M
     shadow._attn_implementation_internal = MASK_NAME
     shadow.outrider_table = table
     like = torch.empty(*table.queries.shape, 1, dtype=model.dtype, device=table.queries.device)
-    build: Any = getattr(model, "create_masks_for_generate", create_masks_for_generate)
-    masks = build(config=shadow, inputs_embeds=like, attention_mask=None, cache=cache, position_ids=table.queries)
+    masks = compat.create_masks(model, shadow, like, cache, table.queries)
     found = masks.values() if isinstance(masks, dict) else [masks]
     if not table.built or not all(isinstance(mask, torch.Tensor) and mask.ndim == 4 for mask in found):
         kinds = sorted(set(getattr(config, "layer_types", None) or [])) or [config.model_type]

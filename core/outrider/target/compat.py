@@ -20,7 +20,6 @@ from transformers import (
     StopStringCriteria,
 )
 from transformers.cache_utils import (
-    BaseQuantizedLayer,
     Cache,
     DynamicCache,
     DynamicLayer,
@@ -28,11 +27,12 @@ from transformers.cache_utils import (
     StaticLayer,
     StaticSlidingWindowLayer,
 )
+from transformers.masking_utils import create_masks_for_generate
 from transformers.utils.generic import ModelOutput
 
 from outrider.errors import ModelError
 
-CACHE_NAMES = ("cache", "past_key_values")
+CACHE_NAMES = ("cache", "past_key_values", "cache_params")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +61,25 @@ class ForwardNames:
             positions="position_ids" in known,
             logits_to_keep="logits_to_keep" in known,
         )
+
+
+# Read off transformers' own builder, since a model's may take anything by **kwargs.
+_MASK_ARGUMENTS = frozenset(inspect.signature(create_masks_for_generate).parameters)
+
+
+def create_masks(model: PreTrainedModel, config: Any, like: torch.Tensor, cache: Cache, positions: torch.Tensor) -> Any:
+    """Let transformers, or the model itself, build the attention masks of a forward.
+
+    Args:
+        model: whose.
+        config: in place of the model's own.
+        like: `[rows, queries, 1]` of the forward's dtype and device.
+        cache: before the forward.
+        positions: `[rows, queries]`.
+    """
+    build: Any = getattr(model, "create_masks_for_generate", create_masks_for_generate)
+    named = {name: cache for name in CACHE_NAMES if name in _MASK_ARGUMENTS}
+    return build(config=config, inputs_embeds=like, attention_mask=None, position_ids=positions, **named)
 
 
 def hidden_states(output: Any) -> tuple[torch.Tensor, ...]:
@@ -130,7 +149,7 @@ def held(cache: Cache, *, native: bool = False) -> list[tuple[torch.Tensor, torc
     length, found = length_of(cache), []
     for layer in cache.layers:
         kind = type(layer).__name__
-        if isinstance(layer, BaseQuantizedLayer):
+        if any("Quantized" in base.__name__ for base in type(layer).__mro__):
             raise ModelError(f"a quantised cache ({kind}) can't be rolled back row by row; pass a plain one, or none")
         if native:
             continue

@@ -28,7 +28,7 @@ class Inspection:
         error: largest error of a tree node that the probe saw, in standard deviations of the logits; None in half precision.
         verified_context: length of the context that the probe used.
         verified_later: context lengths where trees are verified again when a text first passes them.
-        max_positions: longest context in which drafts are verified; beyond it every step is a plain one.
+        drafts_up_to: longest context in which drafts are verified; beyond it every step is a plain one.
         rope_switch: where the model changes its rotary frequencies, and how.
         batches: how several rows are decoded.
         caches: which caches of a caller can be taken over.
@@ -47,7 +47,7 @@ class Inspection:
     error: float | None
     verified_context: int
     verified_later: tuple[int, ...]
-    max_positions: int | None
+    drafts_up_to: int | None
     rope_switch: str | None
     batches: str
     caches: str
@@ -73,7 +73,7 @@ def inspect(target: Target) -> Inspection:
         error=probed.error if probed else None,
         verified_context=probed.context if probed else 0,
         verified_later=target.trust.pending,
-        max_positions=target.info.max_positions,
+        drafts_up_to=min((one for one in (target.info.max_positions, target.trust.limit) if one), default=None),
         rope_switch=f"{switch.kind} at {switch.length}" if switch else None,
         batches="all rows in one forward" if masked else "one row after another",
         caches=_caches(target.tier),

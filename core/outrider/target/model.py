@@ -127,8 +127,11 @@ def describe(model: PreTrainedModel, tokenizer: Any) -> TargetInfo:
     lengths = [getattr(config, "max_position_embeddings", None), switch.length if switch else None]
     embeddings: Any = model.get_input_embeddings()
     head: Any = model.get_output_embeddings()
+    weight = getattr(head if head is not None else embeddings, "weight", None)
+    if weight is None or not hasattr(embeddings, "weight"):
+        raise ModelError(f"{type(model).__name__} has no single head over one vocabulary, so it makes no single text")
     return TargetInfo(
-        vocab_size=head.weight.shape[0] if head is not None else embeddings.weight.shape[0],
+        vocab_size=weight.shape[0],
         hidden_size=config.hidden_size,
         num_layers=config.num_hidden_layers,
         max_positions=min((length for length in lengths if length), default=None),

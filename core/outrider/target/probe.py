@@ -2,7 +2,8 @@
 
 Against the untouched model, before and after a commit that moves rows:
 
-- plain: are the logits of plain steps those of `generate`? In float32 and float64.
+- plain: are the logits of plain steps those of `generate`, and those what reading its text at once gives? In float32 and
+  float64.
 - path alone: are every node's logits those of its path run alone? In float32 and float64 only, since a half-precision error
   is as large with a correct mask as with a leak.
 - swap: with the same shapes and other tokens wherever a node may not look, are its logits the same? In half precision bit for
@@ -11,6 +12,7 @@ Against the untouched model, before and after a commit that moves rows:
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import torch
@@ -22,7 +24,7 @@ from outrider.target import compat
 from outrider.target.masked import MaskedTier
 from outrider.target.model import PREFILL_CHUNK, Target
 from outrider.target.paths import PathTier, ReplayTier
-from outrider.target.thresholds import thresholds
+from outrider.target.thresholds import choices, thresholds
 from outrider.target.tier import Opening, Tier
 from outrider.target.trust import BEYOND, ProbeResult, Trust
 
@@ -37,6 +39,8 @@ _STEPS: Final = 2
 _CONTEXT: Final = 9
 _TO_CROSS: Final = 512
 _PLAIN_STEPS: Final = 3
+_GENERATED: Final = 8
+_ROOM: Final = 2 * (len(_PARENTS) + 1)
 _ATTENTION_KINDS: Final = {"full_attention", "sliding_attention", "chunked_attention"}
 _LEAST_VOCABULARY: Final = 5
 # In half precision: how much further than reading at once a tree may be from plain steps, and the least rounding to expect.
@@ -72,8 +76,36 @@ def probe(target: Target) -> ProbeResult:
     check_supported(target)
     target.open(1)  # refuses a model in training mode
     config = target.model.config.get_text_config(decoder=True)
-    named = [one for one in thresholds(config) if one < (target.info.max_positions or one + 1)]
+    longest = min((one for one in (target.info.max_positions, *choices(config)) if one), default=None)
+    named = [one for one in thresholds(config) if longest is None or one < longest]
     context = max([_CONTEXT, *(one + BEYOND for one in named if one <= _TO_CROSS)])
+    found = _first_exact(target, context)
+    limit = min(choices(config), default=None)
+    pending = [one for one in named if one + BEYOND > context]
+    if found.tier is None and named and context > _CONTEXT and named[0] >= _CONTEXT + _ROOM:
+        # What is not exact beyond a window may be exact within it.
+        found, limit, pending = _first_exact(target, _CONTEXT), min(named[0], limit or named[0]), []
+    if found.tier is None:
+        by_reason: dict[str, list[str]] = {}
+        for name, reason in found.refused.items():
+            by_reason.setdefault(reason, []).append(name)
+        reasons = "; ".join(f"{', '.join(names)}: {reason}" for reason, names in by_reason.items())
+        raise ModelError(f"{type(target.model).__name__} can't be verified exactly ({reasons})")
+    target.trust = Trust(pending, check_here, limit)
+    target.probed = ProbeResult(found.tier, found.error, found.context, found.refused)
+    return target.probed
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    tier: str | None
+    error: float | None
+    context: int
+    refused: Mapping[str, str]
+
+
+def _first_exact(target: Target, context: int) -> _Found:
+    """Try the tiers after a context of this length; the first that is exact stays with the target."""
     ids = torch.randint(0, target.info.vocab_size, (context,), generator=torch.Generator().manual_seed(0)).tolist()
     refused: dict[str, str] = {}
     for kind in TIERS:
@@ -83,17 +115,18 @@ def probe(target: Target) -> ProbeResult:
                 raise ModelError(reason)
             error = check_trees(target, ids)
             _check_plain(target, ids[:_CONTEXT])
-            target.trust = Trust([one for one in named if one + BEYOND > context], check_here)
-            target.probed = ProbeResult(kind.name, error, context, refused)
-            return target.probed
+            return _Found(kind.name, error, context, refused)
         except OutriderError as error:
             refused[kind.name] = str(error)
         except Exception as error:
-            kinds = sorted(set(getattr(config, "layer_types", None) or ()) - _ATTENTION_KINDS)
-            layers = f", with layers of kind {', '.join(kinds)}" if kinds else ""
-            refused[kind.name] = f"its forward failed{layers}: {first_line(error)}"
-    reasons = "; ".join(f"{name}: {reason}" for name, reason in refused.items())
-    raise ModelError(f"{type(target.model).__name__} can't be verified exactly ({reasons})")
+            refused[kind.name] = f"its forward failed{_strange_layers(target)}: {first_line(error)}"
+    return _Found(None, None, context, refused)
+
+
+def _strange_layers(target: Target) -> str:
+    config = target.model.config.get_text_config(decoder=True)
+    kinds = sorted(set(getattr(config, "layer_types", None) or ()) - _ATTENTION_KINDS)
+    return f", with layers of kind {', '.join(kinds)}" if kinds else ""
 
 
 def _chunk(length: int) -> int:
@@ -167,22 +200,34 @@ def _score(target: Target, cache: Any, committed: Sequence[int], tree: DraftTree
 
 
 def _check_plain(target: Target, ids: list[int]) -> None:
-    """Compare plain steps with those of the untouched model's own `generate`."""
+    """Compare plain steps with those of the untouched model's own `generate`, and these with reading their text at once."""
     tolerance = _tolerance(target)
     if tolerance is None:
         return
-    new, expected = compat.greedy(target.model, ids, _PLAIN_STEPS)
+    new, expected = compat.greedy(target.model, ids, _GENERATED)
     context = compat.encode(target.model, ids)
     text = [*(compat.start_ids(target.model) or ids), *new]
     start = len(text) - len(new)
     cache = target.open(1, Opening(len(text) + 1, contexts=[context]))
     found = [target.prefill(cache, [text[:start]])[0]]
-    for place in range(start, len(text) - 1):
+    for place in range(start, start + _PLAIN_STEPS - 1):
         found.append(target.forward(cache, [text[place]], TreeBatch.pack([DraftTree()])).logits[0, 0])
         target.commit(cache, 0, [[]])
-    error = float((torch.stack(found).double() - expected.double()).abs().max()) / max(float(expected.std()), 1e-9)
+    error = _apart_by(torch.stack(found), expected[:_PLAIN_STEPS])
     if not error <= tolerance:
         raise ModelError(f"plain steps differ from generate's by {error:.1e} standard deviations")
+    whole = torch.tensor([text[:-1]], device=target.info.device)
+    error = _apart_by(target.tier.caller.alone(whole, context, len(new)), expected)
+    if not error <= tolerance:
+        raise ModelError(
+            f"generate's own steps differ from reading the same text at once by {error:.1e} standard deviations, so the "
+            f"model's text depends on how many tokens a forward holds"
+        )
+
+
+def _apart_by(logits: torch.Tensor, others: torch.Tensor) -> float:
+    """Return the largest difference, in standard deviations."""
+    return float((logits.double() - others.double()).abs().max()) / max(float(others.std()), 1e-9)
 
 
 def _check_alone(
@@ -204,7 +249,7 @@ def _check_alone(
         ids = torch.tensor([committed + [tree.tokens[node] for node in path]], device=target.info.device)
         rows = [0, *[node + 1 for node in path]]
         alone = target.tier.caller.alone(ids, context, len(rows))
-        error = (logits[rows] - alone).abs().max().item() / max(alone.std().item(), 1e-9)
+        error = _apart_by(logits[rows], alone)
         if not error <= tolerance:
             raise ModelError(f"a tree node's logits differ from its path's alone by {error:.1e} standard deviations")
         worst = max(worst, error)

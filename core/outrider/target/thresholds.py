@@ -8,24 +8,38 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-# Names of what bounds how far a token looks, in the configs of transformers' models.
-_NAMES: Final = re.compile(r"window|chunk|topk|top_k|block_size|local_attn|local_attention|compress")
-_OTHERS: Final = re.compile(r"expert|moe|router|group|mlp|vocab|audio|vision|image|num_")
+# Names of what bounds how far a token looks, in the configs of transformers' models, and of what is none.
+_BOUNDS: Final = re.compile(r"window|chunk|block_size|local_attn|local_attention|compress")
+_CHOICES: Final = re.compile(r"index_topk|index_top_k")
+_OTHERS: Final = re.compile(r"expert|moe|router|group|mlp|vocab|audio|vision|image|num_|layers")
 _SHORTEST: Final = 2
 _LONGEST: Final = 10_000_000
 
 
 def thresholds(config: Any) -> tuple[int, ...]:
     """Return the lengths that a model's text config names, rising."""
-    values = config.to_dict() if hasattr(config, "to_dict") else vars(config)
-    return tuple(sorted(set(_named(values))))
+    return tuple(sorted(set(_named(_values(config), _BOUNDS))))
 
 
-def _named(values: Any) -> Iterator[int]:
+def choices(config: Any) -> tuple[int, ...]:
+    """Return the context lengths beyond which a token looks at its k best tokens only, rising.
+
+    Equal scores are common there, and which of them are taken depends on how many tokens a forward holds, so that no draft can
+    be verified exactly beyond, whatever a probe sees.
+    """
+    return tuple(sorted(set(_named(_values(config), _CHOICES))))
+
+
+def _values(config: Any) -> dict[str, Any]:
+    values: dict[str, Any] = config.to_dict() if hasattr(config, "to_dict") else vars(config)
+    return values
+
+
+def _named(values: dict[str, Any], names: re.Pattern[str]) -> Iterator[int]:
     for name, value in values.items():
         if isinstance(value, dict):
-            yield from _named(value)
-        elif _NAMES.search(str(name)) and not _OTHERS.search(str(name)):
+            yield from _named(value, names)
+        elif names.search(str(name)) and not _OTHERS.search(str(name)):
             for one in value if isinstance(value, list | tuple) else [value]:
                 if isinstance(one, int) and not isinstance(one, bool) and _SHORTEST <= one <= _LONGEST:
                     yield one

@@ -36,15 +36,19 @@ class Trust:
     Args:
         thresholds: context lengths at which the model changes, rising, that the probe did not pass.
         check: verifies trees of a target after a context; raises `ModelError` where they are not exact.
+        limit: beyond which trees are known not to be exact.
     """
 
     def __init__(
-        self, thresholds: Sequence[int] = (), check: Callable[[Any, Sequence[int]], object] | None = None
+        self,
+        thresholds: Sequence[int] = (),
+        check: Callable[[Any, Sequence[int]], object] | None = None,
+        limit: int | None = None,
     ) -> None:
         self._pending = list(thresholds)
         self._check = check
         self._lock = threading.Lock()
-        self.limit: int | None = None
+        self.limit = limit
 
     @property
     def pending(self) -> tuple[int, ...]:
