@@ -3,14 +3,20 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+MIN := .venv-min
+OLDEST := 5.20.0
+MIN_READY := $(MIN)/.ready-$(OLDEST)
+MIN_TESTS := tests/target tests/decode tests/verify/test_processors.py tests/verify/test_sampling.py tests/test_turns.py tests/test_hf_generate.py
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-full test-cuda lint format bench clean
+.PHONY: help demo test test-full test-min test-cuda matrix lint format bench clean
 
 help:
 	@echo "make demo    the main job: plain decoding beside the ngram drafter on a real chat model"
 	@echo "make test    all tests (under 10 minutes)"
 	@echo "make test-full  the same with the long statistics (about half an hour)"
+	@echo "make test-min   tests on the oldest transformers that is supported, in an environment of its own"
+	@echo "make matrix     every causal model type of transformers, tiny and random, against its own generate (10 minutes)"
 	@echo "make test-cuda  the tests of rules, noise and decoding on a GPU, where there is one"
 	@echo "make lint    ruff, ruff format --check, mypy --strict"
 	@echo "make bench   speed, in interleaved pairs (about 10 minutes, wants a quiet machine)"
@@ -32,8 +38,23 @@ test: $(READY)
 test-full: $(READY)
 	@OUTRIDER_TEST_FULL=1 $(BIN)/python -m pytest $(ARGS)
 
+# The oldest supported transformers comes first; all else is shared with the other environment.
+$(MIN_READY): $(READY)
+	@echo "== setting up $(MIN) with transformers $(OLDEST)"
+	@$(BIN)/python -m venv $(MIN)
+	@$(BIN)/python -c 'import sysconfig; print(f"import site; site.addsitedir({sysconfig.get_path(\"purelib\")!r})")' > $(MIN)/shared.pth
+	@mv $(MIN)/shared.pth "$$($(MIN)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')"
+	@$(MIN)/bin/python -m pip install --progress-bar on --no-deps --ignore-installed transformers==$(OLDEST)
+	@touch $@
+
+test-min: $(MIN_READY)
+	@$(MIN)/bin/python -m pytest -p no:cacheprovider $(MIN_TESTS) $(ARGS)
+
 test-cuda: $(READY)
 	@$(BIN)/python -m pytest -m cuda $(ARGS)
+
+matrix: $(READY)
+	@cd tests && ../$(BIN)/python -m matrix --write ../docs/models.md $(ARGS)
 
 lint: $(READY)
 	@$(BIN)/ruff check .
@@ -48,4 +69,4 @@ bench: $(READY)
 	@$(BIN)/python -m outrider.compare bench $(ARGS)
 
 clean:
-	rm -rf $(VENV)
+	rm -rf $(VENV) $(MIN)

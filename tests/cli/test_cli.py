@@ -252,3 +252,69 @@ def test_a_rule_is_picked_by_name(generate: Run, rule: str) -> None:
     assert status == 0
     assert len(json.loads(out)["token_ids"]) == 40
     assert "unknown rule 'mach'. Did you mean 'match'" in generate("-p", "hello", "--rule", "mach")[2]
+
+
+def test_inspect_says_how_a_model_is_served(run: Run, model_folder: Path) -> None:
+    status, out, _ = run("inspect", "-m", str(model_folder))
+    assert status == 0
+    for part in (
+        "LlamaForCausalLM (llama)",
+        "tree: one forward",
+        "error of a node",
+        "all rows in one forward",
+        "layers 0 to 2",
+    ):
+        assert part in out
+    status, out, _ = run("inspect", "-m", str(model_folder), "--dtype", "bfloat16", "--json")
+    found = json.loads(out)
+    assert (status, found["tier"], found["error"], found["drafts_up_to"]) == (0, "tree", None, 512)
+    status, _, err = run("inspect", "-m", "nowhere")
+    assert (status, len(err.splitlines())) == (2, 1)
+
+
+@pytest.fixture
+def prompts(tmp_path: Path) -> Path:
+    path = tmp_path / "prompts.jsonl"
+    lines = [{"prompt": "hello", "name": "first"}, {"prompt": "abcabc"}, {"turns": ["the third"], "question_id": 81}]
+    path.write_text("\n".join(map(json.dumps, lines)))
+    return path
+
+
+@pytest.mark.parametrize("size", ["1", "2", "8"])
+def test_many_prompts_give_what_each_gives_alone(generate: Run, prompts: Path, size: str) -> None:
+    """Whatever the batch, a prompt's seed is the same, and so is its text."""
+    status, out, err = generate(
+        "--prompts", str(prompts), "--batch-size", size, "--json", "--temperature", "1", "--seed", "5"
+    )
+    found = [json.loads(line) for line in out.splitlines()]
+    assert (status, err) == (0, "")
+    assert [one["name"] for one in found] == ["first", "2", "81"]
+    assert len({one["seed"] for one in found}) == 3
+    for one, prompt in zip(found, ("hello", "abcabc", "the third"), strict=True):
+        _, alone, _ = generate("-p", prompt, "--json", "--temperature", "1", "--seed", str(one["seed"]), "-d", "none")
+        assert json.loads(alone)["text"] == one["text"]
+
+
+def test_many_prompts_are_printed_under_their_names(generate: Run, prompts: Path) -> None:
+    status, out, err = generate("--prompts", str(prompts), "--batch-size", "2")
+    assert status == 0
+    assert [line for line in out.splitlines() if line.startswith("== ")] == ["== first", "== 2", "== 81"]
+    assert len(err.splitlines()) == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--prompts", "nowhere.jsonl"], "nowhere.jsonl can't be read"),
+        (["--prompts", "{file}", "-p", "x"], "--prompts can't be combined with -p"),
+        (["--prompts", "{file}", "--explain"], "--prompts can't be combined with --explain"),
+        (["--prompts", "{file}", "--batch-size", "0"], "batch-size"),
+        (["-p", "x", "--device", "cpu", "--device-map", "auto"], "device or device_map, not both"),
+    ],
+)
+def test_wrong_uses_of_many_prompts_get_one_line(
+    generate: Run, prompts: Path, arguments: list[str], message: str
+) -> None:
+    status, out, err = generate(*[argument.format(file=prompts) for argument in arguments])
+    assert (status, out, len(err.splitlines())) == (2, "", 1)
+    assert message in err

@@ -61,12 +61,9 @@ def bench(
             target = load(model, dtype=name)
             for line in benchmark.bench(target, pairs=pairs, max_new_tokens=max_new_tokens, record=record):
                 typer.echo(line)
-            typer.echo(
-                f"a tree of {NODES} nodes / as many tokens in a causal forward, {name}: {tree_mask_cost(target):.2f}"
-            )
-            typer.echo(
-                f"{ROWS} rows of different lengths / a causal forward of their size, {name}: {ragged_batch_cost(target):.2f}"
-            )
+            tree, ragged = tree_mask_cost(target), ragged_batch_cost(target)
+            typer.echo(f"a tree of {NODES} nodes / as many tokens in a causal forward: {tree:.2f}   [{name}]")
+            typer.echo(f"{ROWS} rows of different lengths / a causal forward of their size: {ragged:.2f}   [{name}]")
     milliseconds, alone, sorting = sampling_overhead()
     typer.echo(
         f"verifying {DRAFT} drafted tokens, temperature 0.7, top-p 0.9, vocabulary {VOCABULARY}: {milliseconds:.1f} ms; over "

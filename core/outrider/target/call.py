@@ -78,6 +78,8 @@ class Caller:
     def alone(self, ids: torch.Tensor, context: Mapping[str, Any], last: int) -> torch.Tensor:
         """Run a whole text `[1, tokens]` without a cache; returns the last ids' logits `[last, vocab]`."""
         inputs: dict[str, Any] = {self.names.ids: ids, "use_cache": False}
+        if self.names.positions:  # as `generate` passes them; some models begin elsewhere by themselves
+            inputs["position_ids"] = torch.arange(ids.shape[1], device=ids.device)[None]
         if self.names.logits_to_keep:
             inputs["logits_to_keep"] = last
         output: Any = self.model(**inputs, **context)
