@@ -23,7 +23,7 @@ def test_the_python_examples_run_in_order(smollm2: outrider.Target, monkeypatch:
     monkeypatch.setattr(outrider, "load", lambda name: smollm2)
     scope: dict[str, Any] = {}
     blocks = _blocks("python")
-    assert len(blocks) == 3
+    assert len(blocks) == 4
     for block in blocks:
         exec(compile(block, "README.md", "exec"), scope)
     assert scope["result"].text
@@ -37,8 +37,9 @@ def test_the_commands_run(
     smollm2: outrider.Target, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("outrider.cli.generate.load", lambda name, **_: smollm2)
+    monkeypatch.setattr("outrider.cli.inspect.load", lambda name, **_: smollm2)
     commands = [line for block in _blocks("sh") for line in block.splitlines()]
-    assert len(commands) == 7
+    assert len(commands) == 8
     for command in commands:
         program, *arguments = shlex.split(command)
         assert program == "outrider"

@@ -144,9 +144,7 @@ def _with_scouts(tree: DraftTree) -> DraftTree:
     size, token = len(tree), tree.tokens[0] if tree.tokens else 5
     more = ((token, -1), (token, -1), (9, size))
     tokens, parents = zip(*more, strict=True)
-    return DraftTree(
-        tree.tokens + tokens, tree.parents + parents, scouts=frozenset(range(size, size + len(more)))
-    )
+    return DraftTree(tree.tokens + tokens, tree.parents + parents, scouts=frozenset(range(size, size + len(more))))
 
 
 @pytest.mark.parametrize("tier", MODELS)

@@ -9,7 +9,7 @@ TIERS = {
     "mistral": "tree",
     "gemma2": "tree",
     "gemma3_text": "tree",
-    "llama4_text": "tree",
+    "llama4_text": "paths",  # scales attention by the column's index, whatever position it is told
     "gpt2": "tree",
     "gpt_oss": "tree",
     "mixtral": "tree",

@@ -32,7 +32,7 @@ def _mistral(window: int) -> Any:
 def test_lengths_are_read_off_the_config() -> None:
     assert thresholds(transformers.MistralConfig(sliding_window=4096)) == (4096,)
     assert thresholds(transformers.LlamaConfig()) == ()
-    assert thresholds(transformers.Llama4TextConfig(attention_chunk_size=100)) == (100,)
+    assert thresholds(transformers.Llama4TextConfig(attention_chunk_size=100, floor_scale=50)) == (50, 100)
     assert 2048 in choices(transformers.DeepseekV32Config(index_topk=2048))
     assert thresholds(transformers.Qwen2MoeConfig(max_window_layers=28, sliding_window=None)) == ()
 

@@ -31,6 +31,10 @@ def decode(target: Target, drafter: Guard, rows: Sequence[Row], given: Any = Non
         What every row that was still going has emitted. The time between steps, which is the caller's, is not counted.
     """
     live, needs = list(rows), drafter.needs()
+    if len(live) > 1 and target.parts_rows(max(row.request.stopping.longest for row in live)):
+        for row in live:
+            yield from decode(target, drafter, [row])
+        return
     try:
         with timing(_stats(live), "seconds"), timing(_stats(live), "prefill_seconds"):
             drafter.begin([row.start() for row in live])

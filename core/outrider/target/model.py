@@ -115,6 +115,14 @@ class Target:
         trusted = self.trust.room(self, ids)
         return max(0, min([*ends, *([] if trusted is None else [trusted])])) if ends or trusted is not None else None
 
+    def parts_rows(self, longest: int) -> bool:
+        """Say whether rows of which one may get this long can't share a forward.
+
+        The longest one's rotary frequencies would be used for all of them.
+        """
+        switch = compat.RopeSwitch.of(self.model.config.get_text_config(decoder=True))
+        return switch is not None and longest > switch.length
+
     def select(self, cache: Any, rows: Sequence[int]) -> None:
         """Keep these rows of a cache only."""
         self.tier.select(cache, rows)
@@ -132,8 +140,8 @@ def describe(model: PreTrainedModel, tokenizer: Any) -> TargetInfo:
         raise ModelError(f"{type(model).__name__} has no single head over one vocabulary, so it makes no single text")
     return TargetInfo(
         vocab_size=weight.shape[0],
-        hidden_size=config.hidden_size,
-        num_layers=config.num_hidden_layers,
+        hidden_size=getattr(config, "hidden_size", None) or embeddings.weight.shape[1],
+        num_layers=getattr(config, "num_hidden_layers", None) or 0,
         max_positions=min((length for length in lengths if length), default=None),
         eos_ids=compat.eos_ids(model.generation_config) if model.generation_config else frozenset(),
         dtype=model.dtype,

@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 # Names of what bounds how far a token looks, in the configs of transformers' models, and of what is none.
-_BOUNDS: Final = re.compile(r"window|chunk|block_size|local_attn|local_attention|compress")
-_CHOICES: Final = re.compile(r"index_topk|index_top_k")
+_BOUNDS: Final = re.compile(r"window|chunk|block_size|local_attn|local_attention|compress|floor|original_max_position")
+_CHOICES: Final = re.compile(r"index_topk$|index_top_k$")
+_BLOCK_CHOICES: Final = re.compile(r"index_topk_blocks$")
 _OTHERS: Final = re.compile(r"expert|moe|router|group|mlp|vocab|audio|vision|image|num_|layers")
 _SHORTEST: Final = 2
 _LONGEST: Final = 10_000_000
@@ -22,12 +23,15 @@ def thresholds(config: Any) -> tuple[int, ...]:
 
 
 def choices(config: Any) -> tuple[int, ...]:
-    """Return the context lengths beyond which a token looks at its k best tokens only, rising.
+    """Return the context lengths beyond which a token looks at its k best tokens or blocks only, rising.
 
     Equal scores are common there, and which of them are taken depends on how many tokens a forward holds, so that no draft can
     be verified exactly beyond, whatever a probe sees.
     """
-    return tuple(sorted(set(_named(_values(config), _CHOICES))))
+    values = _values(config)
+    block = values.get("index_block_size") or values.get("block_size") or 1
+    blocks = {one * block for one in _named(values, _BLOCK_CHOICES)}
+    return tuple(sorted(blocks.union(_named(values, _CHOICES))))
 
 
 def _values(config: Any) -> dict[str, Any]:
