@@ -37,6 +37,26 @@ def tiny_model(seed: int = 0, spread: float = 0.3, dtype: torch.dtype = torch.fl
     return model.to(dtype).eval()
 
 
+# In the names that every config understands.
+SHAPE: dict[str, Any] = {"vocab_size": VOCAB, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
+SHAPE |= {"num_key_value_heads": 2, "intermediate_size": 64, "head_dim": 8, "tie_word_embeddings": False}
+SHAPE |= {"bos_token_id": None, "eos_token_id": None, "pad_token_id": None}
+
+
+def lively(kind: str, **config: Any) -> Any:
+    """A random model whose weights give varied text."""
+    known: Any = transformers.AutoConfig.for_model(kind, **(SHAPE | config))
+    auto: Any = transformers.AutoModelForSeq2SeqLM if known.is_encoder_decoder else transformers.AutoModelForCausalLM
+    with torch.random.fork_rng(), torch.no_grad():
+        torch.manual_seed(0)
+        model: Any = auto.from_config(known)
+        for weight in model.parameters():
+            if weight.ndim > 1:
+                weight.normal_(0, 0.3)
+        model.get_output_embeddings().weight.normal_(0, 1)
+    return model.double().eval()
+
+
 @lru_cache(maxsize=64)
 def tiny_target(seed: int = 0, spread: float = 0.3, **config: Any) -> Target:
     """A probed target on a tiny model, with a tokenizer of one character a token."""

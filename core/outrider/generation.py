@@ -109,11 +109,11 @@ class Stream(Iterator[Step]):
         self.drafter = drafter
         self.stats = row.stats
         self._steps = steps
-        self._collected = Collected(row, target.tokenizer)
+        self.collected = Collected(row, target.tokenizer)
 
     def __next__(self) -> Step:
         ((_, step),) = next(self._steps)
-        return self._collected.add(step)
+        return self.collected.add(step)
 
     def __enter__(self) -> Self:
         return self
@@ -128,7 +128,7 @@ class Stream(Iterator[Step]):
     @property
     def text(self) -> str:
         """The text so far."""
-        return self._collected.text
+        return self.collected.text
 
     def result(self) -> Result:
         """Run to the end and return everything, what was already taken included.
@@ -138,7 +138,7 @@ class Stream(Iterator[Step]):
         """
         for _ in self:
             pass
-        return self._collected.result(self.drafter)
+        return self.collected.result(self.drafter)
 
 
 def stream(

@@ -70,6 +70,8 @@ def _unpad(ids: torch.Tensor, mask: torch.Tensor | None) -> list[list[int]]:
         raise InputError(
             f"prompts is a tensor of {ids.dtype} and shape {list(ids.shape)}: give int64 ids [rows, length]"
         )
+    if mask is not None and not isinstance(mask, torch.Tensor):
+        raise InputError(f"attention_mask is a {type(mask).__name__}: give a tensor [rows, length]")
     kept = torch.ones_like(ids) if mask is None else mask
     if kept.shape != ids.shape:
         raise InputError(f"attention_mask has shape {list(kept.shape)}, but the prompts {list(ids.shape)}")

@@ -1,17 +1,19 @@
 """A session: turns of one text, each of which reads only what is new."""
 
+import sys
 import threading
+import weakref
 from collections.abc import Mapping
 from typing import Any, Self
 
 from outrider.decode.loop import Emitted, open_cache, read_prompts, take_step
-from outrider.decode.request import Request, read_request
+from outrider.decode.request import Request, check_options, read_request
 from outrider.decode.row import Row
 from outrider.decode.stats import Stats, timing
 from outrider.draft.features import Needs
 from outrider.draft.guard import Guard
 from outrider.errors import InputError
-from outrider.generation import Result, Stream, prepare
+from outrider.generation import Collected, Result, Stream, prepare
 from outrider.plugins.words import DrafterWord
 from outrider.prompt import Prompt, encode
 from outrider.target.model import Target
@@ -31,6 +33,7 @@ class Turn:
         if self._over:
             raise StopIteration
         row, held = self._row, self._held
+        before = len(row.ids)
         try:
             if not self._started:
                 self._started = True
@@ -38,6 +41,10 @@ class Turn:
             else:
                 emitted = take_step(self._target, self._drafter, [row], held.cache, self._needs)
         except BaseException:
+            # What the caller never saw is no part of the text; what the cache and the drafter hold is not known any more.
+            row.ids[before:] = []
+            row.view.replace(before, ())
+            held.cache, held.same = None, 0
             self.close()
             raise
         if emitted[0][1].finish_reason is not None:
@@ -47,17 +54,23 @@ class Turn:
     def _first(self) -> Emitted:
         row, held = self._row, self._held
         with timing([row.stats], "seconds"), timing([row.stats], "prefill_seconds"):
-            if held.begun:
-                self._drafter.truncate(row.id, held.same)
-            else:
-                held.begun = True
-                self._drafter.begin([row.start()])
             # What is in the cache can stay as far as the text is the same; the last id is read again for its logits.
-            stays = min(held.same, len(row.ids) - 1)
+            stays = 0
             if held.cache is not None:
-                stays = min(stays, self._target.tier.lengths(held.cache)[0])
+                stays = min(held.same, len(row.ids) - 1, self._target.tier.lengths(held.cache)[0])
             if held.cache is None or not self._target.tier.truncate(held.cache, stays):
-                held.cache = open_cache(self._target, [row], self._needs)
+                stays, held.cache = 0, open_cache(self._target, [row], self._needs)
+            if held.begun:
+                # States are heard again from where the prefill reads; what goes by the ids alone keeps all that are the same.
+                self._drafter.truncate(row.id, stays if self._needs else held.same)
+            else:
+                try:
+                    self._drafter.begin([row.start()])
+                except BaseException:
+                    self._drafter.end([row.id])
+                    raise
+                held.begun = True
+            held.same = sys.maxsize
             return read_prompts(self._target, self._drafter, [row], held.cache, self._needs)
 
     def close(self) -> None:
@@ -73,7 +86,7 @@ class Turn:
 class Held:
     """What a session keeps between turns.
 
-    `same` is how many ids the next turn has in common with the text so far.
+    `same` is how many ids the next turn has in common with what cache and drafter hold.
     """
 
     def __init__(self) -> None:
@@ -91,16 +104,16 @@ class Session:
     """
 
     def __init__(self, target: Target, drafter: Guard, chat: bool | None, options: Mapping[str, Any]) -> None:
-        if options.get("cache_implementation") == "static":
-            raise InputError(
-                "cache_implementation = 'static' is not served in a session, whose text grows; leave it out"
-            )
+        if target.model.config.is_encoder_decoder:
+            raise InputError("an encoder-decoder has no session: its text does not go on from what it reads")
+        _check(options)
         self._target, self._drafter, self._chat, self._options = target, drafter, chat, dict(options)
         self._needs = drafter.needs()
         self._held = Held()
         self._row: Row | None = None
         self._messages: list[dict[str, str]] = []
-        self._reply: Stream | None = None
+        self._reply: Collected | None = None
+        self._turn: weakref.ref[Turn] | None = None  # a turn that the caller has dropped is over
         self._closed = False
 
     @property
@@ -130,6 +143,7 @@ class Session:
         self._claim()
         try:
             messages, ids = self._encode(prompt)
+            _check(options)
             request = read_request(self._target, ids, self._options | options)
             row = self._resume(request)
         except BaseException:
@@ -137,8 +151,9 @@ class Session:
             raise
         turn = Turn(self._target, self._drafter, self._needs, row, self._held)
         self._messages = messages
-        self._reply = Stream(self._target, self._drafter.drafter.name, row, turn)
-        return self._reply
+        stream = Stream(self._target, self._drafter.drafter.name, row, turn)
+        self._reply, self._turn = stream.collected, weakref.ref(turn)
+        return stream
 
     def generate(self, prompt: Prompt, **options: Any) -> Result:
         """Make a turn.
@@ -158,8 +173,9 @@ class Session:
         """End the session; the drafter forgets its text."""
         if self._closed:
             return
-        if self._reply is not None:
-            self._reply.close()
+        turn = self._turn() if self._turn is not None else None
+        if turn is not None:
+            turn.close()
         self._closed = True
         if self._row is not None and self._held.begun:
             self._drafter.end([self._row.id])
@@ -189,7 +205,8 @@ class Session:
             return said, encode(self._target, said)
         ids = encode(self._target, prompt, None if not isinstance(prompt, str) else False)
         if not isinstance(prompt, str) and len(prompt) and isinstance(prompt[0], Mapping):
-            return [{str(key): str(value) for key, value in one.items()} for one in prompt], ids  # type: ignore[union-attr]
+            messages: Any = prompt
+            return [dict(one) for one in messages], ids
         so_far = self.ids
         if isinstance(prompt, str) and so_far:
             ids = list(tokenizer(prompt, add_special_tokens=False).input_ids)
@@ -200,8 +217,14 @@ class Session:
             self._row = Row(request, Stats())
             self._held.same = 0
         else:
-            self._held.same = self._row.resume(request, Stats())
+            self._held.same = min(self._held.same, self._row.resume(request, Stats()))
         return self._row
+
+
+def _check(options: Mapping[str, Any]) -> None:
+    check_options(options)
+    if options.get("cache_implementation") == "static":
+        raise InputError("cache_implementation = 'static' is not served in a session, whose text grows; leave it out")
 
 
 def session(

@@ -6,6 +6,7 @@ from typing import Any, Final
 import torch
 from transformers.cache_utils import Cache, DynamicLayer
 
+from outrider.draft.contract import MAX_NODES
 from outrider.errors import ModelError
 
 _FEW_HOLES: Final = 64
@@ -140,8 +141,10 @@ class RowCache:
             holes = torch.arange(longest, device=self.positions.device) >= lengths[:, None]
             self.positions[:, start:].masked_fill_(holes, -1)
             self.solid = False
-            if len(self) - max(self.lengths) > max(_FEW_HOLES, len(self) // 4):
-                self.compact()
+        spare = len(self) - max(self.lengths)
+        full = self.static and len(self) + MAX_NODES + 1 > self.capacity
+        if spare > max(_FEW_HOLES, len(self) // 4) or (spare and full):
+            self.compact()
 
     def truncate(self, length: int) -> None:
         """Forget what the only row of a cache without holes holds beyond `length` ids."""

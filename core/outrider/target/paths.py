@@ -153,6 +153,8 @@ class PathTier(Tier[PathRows]):
         """See `Tier`."""
         for row in cache.rows:
             if row.tried is row.cache and row.ids is not None:
+                if self.replays:
+                    raise ModelError(f"in the tier {self.name} a step without a draft can't be taken back")
                 compat.crop(row.cache, row.ids.shape[1])
             row.tried = row.ids = None
             row.settled = True
