@@ -196,6 +196,10 @@ SCRIPTS: dict[str, Callable[[Sequence[int]], Script]] = {
 }
 
 
+# Every drafter of the registry, so that a new one is tested by being registered, and the scripted ones.
+NAMES = [*[record.name for record in outrider.drafters()], *SCRIPTS]
+
+
 class Watched(Target):
     """A target that keeps the caches it opened, for a look inside."""
 

@@ -8,11 +8,12 @@ import torch
 import outrider
 from outrider import DraftTree
 from support import (
-    SCRIPTS,
+    NAMES,
     VOCAB,
     Scripted,
     Watched,
     every_drafter,
+    lively,
     plain_loop,
     prompt_of,
     right_chain,
@@ -21,8 +22,6 @@ from support import (
     tiny_target,
     transformers_generate,
 )
-
-NAMES = [*[record.name for record in outrider.drafters()], *SCRIPTS]
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -257,3 +256,48 @@ def test_a_text_that_would_be_read_again_is_refused() -> None:
     long_prompt = prompt_of(30, 6)
     expected = transformers_generate(model, long_prompt, max_new_tokens=8)
     assert list(outrider.generate(target, long_prompt, "ngram", max_new_tokens=8).token_ids) == expected
+
+
+def _windowed(attention: str) -> Any:
+    return lively("mistral", sliding_window=8, attn_implementation=attention)
+
+
+@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+@pytest.mark.parametrize("name", NAMES)
+def test_a_window_shorter_than_the_text_holds_under_every_drafter(name: str, attention: str) -> None:
+    """Case 14: past the window a rollback must bring back what had left it."""
+    model, prompt = _windowed(attention), prompt_of(6)
+    target = outrider.load(model)
+    expected = transformers_generate(model, prompt, max_new_tokens=60)
+    result = outrider.generate(target, prompt, every_drafter(target, prompt + expected)[name], max_new_tokens=60)
+    assert list(result.token_ids) == expected
+    if name.startswith("right"):
+        assert result.stats.num_accepted_draft_tokens > 40
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_convolution_s_state_is_taken_back_under_every_drafter(name: str) -> None:
+    """Case 15: no token is skipped, since what was rejected never stays in the state."""
+    model, prompt = lively("lfm2", layer_types=["conv", "full_attention"]), prompt_of(6)
+    target = outrider.load(model)
+    assert target.tier.name == "replay"
+    expected = transformers_generate(model, prompt, max_new_tokens=60)
+    result = outrider.generate(target, prompt, every_drafter(target, prompt + expected)[name], max_new_tokens=60)
+    assert list(result.token_ids) == expected
+    if name.startswith("right"):
+        assert result.stats.num_accepted_draft_tokens > 40
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_tensor_is_where_the_target_takes_it(name: str) -> None:
+    """Case S10: whatever a drafter's device, the target gets its input on its own."""
+    target, prompt = tiny_target(2), prompt_of(6)
+    text, seen = prompt + plain_loop(target.model, prompt, 20), set[torch.device]()
+
+    def look(module: Any, args: Any, kwargs: Any) -> None:
+        seen.update(value.device for value in kwargs.values() if isinstance(value, torch.Tensor))
+
+    handle = target.model.register_forward_pre_hook(look, with_kwargs=True)
+    outrider.generate(target, prompt, every_drafter(target, text)[name], max_new_tokens=20)
+    handle.remove()
+    assert seen == {target.info.device}

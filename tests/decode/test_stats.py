@@ -1,9 +1,7 @@
 import pytest
 
 import outrider
-from support import SCRIPTS, Scripted, every_drafter, plain_loop, prompt_of, right_chain, tiny_target
-
-NAMES = [*[record.name for record in outrider.drafters()], *SCRIPTS]
+from support import NAMES, Scripted, every_drafter, plain_loop, prompt_of, right_chain, tiny_target
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -7,7 +7,7 @@ import torch
 
 import outrider
 from support import (
-    SCRIPTS,
+    NAMES,
     Scripted,
     Watched,
     every_drafter,
@@ -17,8 +17,6 @@ from support import (
     tiny_target,
     transformers_generate,
 )
-
-NAMES = [*[record.name for record in outrider.drafters()], *SCRIPTS]
 
 
 @pytest.mark.parametrize("name", NAMES)

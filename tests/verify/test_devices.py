@@ -65,3 +65,18 @@ def test_the_text_is_that_of_plain_decoding(device: str, options: dict[str, Any]
         found = outrider.generate(target, prompt, drafter, max_new_tokens=24, **options)
         assert found.token_ids == plain
     assert outrider.generate(target, prompt, "ngram", max_new_tokens=24, **options).token_ids == plain
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("options", [{}, {"temperature": 1.0, "top_p": 0.9}], ids=["greedy", "sampled"])
+def test_rows_of_a_batch_and_the_door_are_plain_decoding(device: str, options: dict[str, Any]) -> None:
+    target = outrider.load(tiny_model(1, 0.1).to(device))
+    prompts = [prompt_of(length, length) for length in (9, 3, 14)]
+    results = outrider.generate_batch(target, prompts, "ngram", max_new_tokens=24, seed=3, **options)
+    for prompt, result in zip(prompts, results, strict=True):
+        alone = outrider.generate(target, prompt, "none", max_new_tokens=24, seed=result.seed, **options)
+        assert alone.token_ids == result.token_ids
+    ids = torch.tensor([prompts[0]], device=device)
+    door: dict[str, Any] = {"attention_mask": torch.ones_like(ids), "max_new_tokens": 24, "do_sample": False}
+    generate: Any = target.model.generate
+    assert torch.equal(generate(ids, **door, custom_generate=outrider.decoder("ngram")), generate(ids, **door))
