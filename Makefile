@@ -3,6 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+WORKERS ?= 2
+# Tiny models run fastest on one thread each.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS)
 MIN := .venv-min
 OLDEST := 5.20.0
 MIN_READY := $(MIN)/.ready-$(OLDEST)
@@ -33,10 +36,10 @@ demo: $(READY)
 	@$(BIN)/python -m outrider.compare demo
 
 test: $(READY)
-	@$(BIN)/python -m pytest $(ARGS)
+	@$(PYTEST) $(ARGS)
 
 test-full: $(READY)
-	@OUTRIDER_TEST_FULL=1 $(BIN)/python -m pytest $(ARGS)
+	@OUTRIDER_TEST_FULL=1 $(PYTEST) $(ARGS)
 
 # The oldest supported transformers comes first; all else is shared with the other environment.
 $(MIN_READY): $(READY)
@@ -48,7 +51,7 @@ $(MIN_READY): $(READY)
 	@touch $@
 
 test-min: $(MIN_READY)
-	@$(MIN)/bin/python -m pytest -p no:cacheprovider $(MIN_TESTS) $(ARGS)
+	@OMP_NUM_THREADS=1 $(MIN)/bin/python -m pytest -p no:cacheprovider -n $(WORKERS) $(MIN_TESTS) $(ARGS)
 
 test-cuda: $(READY)
 	@$(BIN)/python -m pytest -m cuda $(ARGS)

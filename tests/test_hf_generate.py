@@ -343,6 +343,7 @@ ODD: dict[str, tuple[str, Rows, Options]] = {
     "a tuple": ("t5", BATCH, {"encoder_outputs": lambda model: (model.encoder(**BATCH)[0].detach(),)}),
     "columns for positions": ("bart", BATCH, {}),
     "no attention": ("mamba2", ONE, {}),
+    "no attention, but a cache": ("mamba2", ONE, {"return_dict_in_generate": True}),
     "rope": ("rope", UNEVEN, {"max_new_tokens": 30}),
     "long": ("long", ONE, {"max_new_tokens": 40}),
     "eager": ("eager", ONE, {}),

@@ -6,6 +6,8 @@ shape of what `generate` returns.
 
 import weakref
 from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import replace
 from typing import Any, Final
 
 import torch
@@ -19,6 +21,7 @@ from outrider.decode.row import Row, Step
 from outrider.decode.stats import Stats
 from outrider.decode.stopping import Stopping
 from outrider.decode.tap import Tap
+from outrider.draft.guard import Guard
 from outrider.errors import InputError
 from outrider.generation import prepare
 from outrider.plugins.words import DrafterWord
@@ -99,13 +102,16 @@ class Decoder:
         self.stats = tuple(row.stats for row in rows)
         self.seeds = tuple(request.seed for request in requests)
         states = bool(config.output_hidden_states and config.return_dict_in_generate)
-        tap = Tap(guard, frozenset(range(target.info.num_layers + 1)) if states else frozenset())
         given = next((inputs[name] for name in compat.CACHE_NAMES if inputs.get(name) is not None), None)
+        known = _check_cache(given, rows, input_ids)
+        tap = Tap(guard, frozenset(range(target.info.num_layers + 1)) if states else frozenset(), known)
         found = self._run(target, tap, rows, input_ids, given, config)
+        if len(rows) > 1 and not rows[0].request.stopping.eos_ids:
+            found = _go_on(target, guard, tap, rows, found)
         sequences = _sequences(input_ids, found, config)
         if not config.return_dict_in_generate:
             return sequences
-        return _output(model, sequences, found, tap, config, inputs, given if len(rows) == 1 else None)
+        return _output(model, sequences, found, tap, config, inputs, given if _is_whole(rows, input_ids) else None)
 
     def _requests(
         self,
@@ -125,11 +131,12 @@ class Decoder:
         kept = EVIDENCE if config.return_dict_in_generate else ()
         evidence = frozenset(name for name in kept if getattr(config, name, False))
         encoder_decoder = bool(target.model.config.is_encoder_decoder)
-        pads = [0] * len(input_ids) if encoder_decoder else _pads(input_ids, inputs)
+        pads = [0] * len(input_ids) if encoder_decoder else _pads(input_ids, inputs, config)
+        _check_ids(target, input_ids, pads)
         longest, found = int(config.max_length or 0), []
         for at, (ids, pad) in enumerate(zip(input_ids.tolist(), pads, strict=True)):
             seed = derive(first, at) if len(input_ids) > 1 else first
-            own = LogitsProcessorList([compat.for_row(one, at) for one in processors])
+            own = LogitsProcessorList([compat.for_row(one, at, len(input_ids)) for one in processors])
             check_rope(target, len(ids) - pad, longest - pad)
             request = Request(
                 ids=tuple(ids[pad:]),
@@ -147,17 +154,17 @@ class Decoder:
         self, target: Target, tap: Tap, rows: list[Row], input_ids: torch.Tensor, given: Any, config: GenerationConfig
     ) -> list[list[Step]]:
         steps: dict[int, list[Step]] = {row.id: [] for row in rows}
-        wanted = given if len(rows) == 1 and (config.return_dict_in_generate or compat.length_of(given)) else None
-        if given is not None and len(rows) > 1 and compat.length_of(given):
-            raise InputError("a cache that is passed in must hold one row; decode the rows one by one")
+        returned = config.return_dict_in_generate or compat.is_given(given)
+        wanted = given if returned and _is_whole(rows, input_ids) else None
         if self._streamer is not None:
             self._streamer.put(input_ids.cpu())
-        for emitted in decode(target, tap, rows, wanted):
-            for row, step in emitted:
-                steps[row.id].append(step)
-                if self._streamer is not None:
-                    for token in step.tokens:
-                        self._streamer.put(torch.tensor([token]))
+        with closing(decode(target, tap, rows, wanted)) as emissions:
+            for emitted in emissions:
+                for row, step in emitted:
+                    steps[row.id].append(step)
+                    if self._streamer is not None:
+                        for token in step.tokens:
+                            self._streamer.put(torch.tensor([token]))
         if self._streamer is not None:
             self._streamer.end()
         return [steps[row.id] for row in rows]
@@ -206,6 +213,30 @@ def decoder(
     )
 
 
+def _go_on(target: Target, guard: Guard, tap: Tap, rows: Sequence[Row], found: list[list[Step]]) -> list[list[Step]]:
+    """Let rows that ended early go on to where the last one ends, as `generate` does where no id ends a text.
+
+    What was drawn is keyed by its place, so that a row gives the same tokens again before it goes on.
+    """
+    counts = [sum(len(step.tokens) for step in steps) for steps in found]
+    longest, again = max(counts), dict[int, Row]()
+    for at, (row, count) in enumerate(zip(rows, counts, strict=True)):
+        if count < longest:
+            stops = row.request.stopping
+            stops = replace(stops, criteria=(), max_length=len(stops.padding + row.request.ids) + longest)
+            again[at] = Row(replace(row.request, stopping=stops), Stats())
+    if not again:
+        return found
+    steps: dict[int, list[Step]] = {row.id: [] for row in again.values()}
+    longer = Tap(guard, tap.layers)
+    for emitted in decode(target, longer, list(again.values())):
+        for row, step in emitted:
+            steps[row.id].append(step)
+    for at, row in again.items():
+        tap.take_over(rows[at].id, longer, row.id)
+    return [steps[again[at].id] if at in again else one for at, one in enumerate(found)]
+
+
 def _target(model: PreTrainedModel) -> Target:
     """Return the model's target; a model is probed once, and again when it has been moved or cast."""
     now = (model.dtype, model.device, model.config.get_text_config()._attn_implementation)
@@ -226,11 +257,32 @@ def _check_inputs(inputs: Mapping[str, Any], config: GenerationConfig, processor
         raise InputError("use_cache=False is not served: a draft is kept by its cache")
 
 
-def _pads(ids: torch.Tensor, inputs: Mapping[str, Any]) -> list[int]:
+def _is_whole(rows: Sequence[Row], ids: torch.Tensor) -> bool:
+    """Say whether there is a single row without padding, whose cache can be handed on."""
+    return len(rows) == 1 and len(rows[0].request.ids) == ids.shape[1]
+
+
+def _check_cache(given: Any, rows: Sequence[Row], ids: torch.Tensor) -> int:
+    """Return how many of the ids the caller's cache holds."""
+    if given is None or not compat.is_given(given):
+        return 0
+    length = compat.length_of(given)
+    if len(rows) > 1:
+        raise InputError("a cache that is passed in must hold one row; decode the rows one by one")
+    if not _is_whole(rows, ids):
+        raise InputError("a cache that is passed in is served without padding only; leave the padding out")
+    if length >= len(rows[0].request.ids):
+        raise InputError(f"the cache holds {length} tokens, and input_ids {ids.shape[1]}: pass the whole text's ids")
+    return length
+
+
+def _pads(ids: torch.Tensor, inputs: Mapping[str, Any], config: GenerationConfig) -> list[int]:
     """Return how much every row is padded on the left."""
     mask = inputs.get("attention_mask")
+    if not ids.shape[1]:
+        raise InputError("input_ids is empty: give at least one token")
     if mask is None:
-        return [0] * len(ids)
+        mask = torch.ones(len(ids), compat.mask_length(config, ids), dtype=torch.long, device=ids.device)
     if mask.shape != ids.shape:
         raise InputError(
             f"attention_mask has shape {list(mask.shape)}, but input_ids {list(ids.shape)}: pass the whole text's ids"
@@ -244,9 +296,21 @@ def _pads(ids: torch.Tensor, inputs: Mapping[str, Any]) -> list[int]:
             )
         pads.append(pad)
     positions, expected = inputs.get("position_ids"), (mask.long().cumsum(-1) - 1).clamp(min=0)
-    if positions is not None and not torch.equal(positions * mask, expected * mask):
+    if positions is not None and not bool((positions * mask == expected * mask).all()):
         raise InputError("position_ids that don't follow from attention_mask are not served; leave them out")
     return pads
+
+
+def _check_ids(target: Target, ids: torch.Tensor, pads: Sequence[int]) -> None:
+    """Refuse ids that are none, and padding that changes the text of a model which takes no positions."""
+    vocab = target.info.vocab_size
+    if bool(((ids < 0) | (ids >= vocab)).any()):
+        raise InputError(f"input_ids holds an id out of range: the model's ids run from 0 to {vocab - 1}")
+    padded = next((at for at, pad in enumerate(pads) if pad), None)
+    if padded is not None and target.tier.caller.padding_matters(ids[padded], pads[padded]):
+        raise InputError(
+            "this model's text depends on its padding, since its forward takes no position_ids; decode the rows one by one"
+        )
 
 
 def _sequences(input_ids: torch.Tensor, found: Sequence[Sequence[Step]], config: GenerationConfig) -> torch.Tensor:

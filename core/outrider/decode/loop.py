@@ -1,6 +1,6 @@
 """The decode loop: draft, one target forward, verify, cut, commit."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from typing import Any, Final
 
 from outrider.decode.row import Row, Step
@@ -18,7 +18,7 @@ RESERVED_TOKENS: Final = 1024
 Emitted = list[tuple[Row, Step]]
 
 
-def decode(target: Target, drafter: Guard, rows: Sequence[Row], given: Any = None) -> Iterator[Emitted]:
+def decode(target: Target, drafter: Guard, rows: Sequence[Row], given: Any = None) -> Generator[Emitted, None, None]:
     """Decode rows together, a step at a time; every text is that of plain decoding, whatever the drafter proposes.
 
     Args:

@@ -1,5 +1,6 @@
 """A row: one text in the making, and its side of a step."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Final
@@ -52,6 +53,7 @@ class Row:
         self.ids = list(request.ids)
         self.stats = stats
         self.view = TokenView(self.ids)
+        self._seen: list[torch.Tensor] = []
         stats.num_prompt_tokens = len(self.ids)
 
     def resume(self, request: Request, stats: Stats) -> int:
@@ -91,14 +93,22 @@ class Row:
         """Take over a step's tokens, up to where the text stops; returns the nodes that were accepted with them."""
         tree = scores.tree
         tokens = (*[tree.tokens[node] for node in verdict.path], verdict.bonus)
-        kept, reason = self.request.stopping.cut(self.ids, tokens)
+        kept, reason = self.request.stopping.cut(self.ids, tokens, self._shown(scores, (ROOT, *verdict.path)))
         tokens, accepted = tokens[:kept], verdict.path[:kept]
         evidence = Evidence.of(self.request.evidence, scores, (ROOT, *verdict.path)[:kept], tokens)
         self.ids.extend(tokens)
         self.view.grow(tokens)
         self.stats.num_tokens += kept
+        self._seen = self._seen[: len(self.ids) - len(self.request.ids)]
         drafted = tuple(index < len(accepted) for index in range(kept))
         return Step(tokens, drafted, reason, evidence=evidence), accepted
+
+    def _shown(self, scores: NodeScores, nodes: Sequence[int]) -> tuple[torch.Tensor, ...] | None:
+        """Return the scores of all new tokens, which `generate` shows its criteria where they are put out."""
+        if not (self.request.stopping.criteria and "output_scores" in self.request.evidence):
+            return None
+        self._seen = [*self._seen, *[scores(node)[None] for node in nodes]]
+        return tuple(self._seen)
 
     def outcome(self, step: Step, tree: DraftTree, path: tuple[int, ...], features: Features | None) -> Outcome:
         """Return what the drafter hears of a step."""

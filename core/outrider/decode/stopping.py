@@ -40,31 +40,39 @@ class Stopping:
         padding: Sequence[int] = (),
     ) -> "Stopping":
         """Take over what `generate` prepared; length and EOS are tested without tensors."""
-        others = [one for one in criteria if not isinstance(one, MaxLengthCriteria | EosTokenCriteria)]
-        return cls(eos_ids, max_length, tuple(others), device, tuple(padding))
+        # A caller's own take the place of those that `generate` makes of its options.
+        lengths = [one.max_length for one in criteria if type(one) is MaxLengthCriteria]
+        ends = [one.eos_token_id.flatten().tolist() for one in criteria if type(one) is EosTokenCriteria]
+        others = [one for one in criteria if type(one) not in (MaxLengthCriteria, EosTokenCriteria)]
+        eos_ids = frozenset(token for end in ends for token in end)
+        return cls(eos_ids, min([max_length, *lengths]), tuple(others), device, tuple(padding))
 
     @property
     def longest(self) -> int:
         """Most ids of the row itself."""
         return self.max_length - len(self.padding)
 
-    def cut(self, ids: Sequence[int], tokens: Sequence[int]) -> tuple[int, FinishReason | None]:
+    def cut(self, ids: Sequence[int], tokens: Sequence[int], scores: Any = None) -> tuple[int, FinishReason | None]:
         """Say how many of `tokens`, which follow `ids`, are emitted, and why the text ends there if it does."""
         for count, token in enumerate(tokens, 1):
+            shown = None if scores is None else scores[: len(scores) - len(tokens) + count]
+            reason = self._asked([*ids, *tokens[:count]], shown) if self.criteria else None
             if token in self.eos_ids:
                 return count, "eos"
-            reason = self._asked([*ids, *tokens[:count]]) if self.criteria else None
             if reason:
                 return count, reason
             if len(ids) + count >= self.longest:
                 return count, "length"
         return len(tokens), None
 
-    def _asked(self, ids: list[int]) -> FinishReason | None:
+    def _asked(self, ids: list[int], scores: Any) -> FinishReason | None:
         prefix = torch.tensor([[*self.padding, *ids]], device=self.device)
         for criterion in self.criteria:
             try:
-                stops = bool(torch.as_tensor(criterion(prefix, None)).all())
+                answer = torch.as_tensor(criterion(prefix, scores))
+                if answer.numel() != 1:
+                    raise ValueError(f"{answer.numel()} answers for one row")
+                stops = bool(answer)
             except Exception as error:
                 name = getattr(criterion, "__name__", type(criterion).__name__)
                 raise GenerationError(f"stopping criterion {name} failed: {first_line(error)}") from error

@@ -1,12 +1,13 @@
 """A guard that keeps hidden states for the caller, as `generate` returns them, beside what its drafter hears."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 
 from outrider.draft.contract import OutcomeBatch, RowStart
-from outrider.draft.features import Needs
+from outrider.draft.features import Features, Needs
 from outrider.draft.guard import Guard
 
 
@@ -16,10 +17,12 @@ class Tap(Guard):
     Args:
         guard: of the drafter.
         layers: whose states are kept, as in `Needs.hidden`; none for a guard and nothing else.
+        known: how many ids of the row's prompt are not read, since a cache holds them.
     """
 
-    def __init__(self, guard: Guard, layers: frozenset[int]) -> None:
+    def __init__(self, guard: Guard, layers: frozenset[int], known: int = 0) -> None:
         super().__init__(guard.drafter)
+        self.known = known
         self.layers = layers
         self._own = Needs()
         self._prompts: dict[int, int] = {}
@@ -32,7 +35,7 @@ class Tap(Guard):
 
     def begin(self, rows: Sequence[RowStart]) -> None:
         """Start rows."""
-        self._prompts = {start.row: len(start.ids) for start in rows}
+        self._prompts = {start.row: len(start.ids) - self.known for start in rows}
         self._kept = {start.row: [] for start in rows}
         super().begin(rows)
 
@@ -42,9 +45,19 @@ class Tap(Guard):
             if self.layers and outcome.features is not None:
                 states = outcome.features
                 self._kept[outcome.row].append({layer: states.hidden(layer) for layer in self.layers})
-        heard = tuple(one for one in batch.rows if one.tokens or self._own)
+        heard = tuple(replace(one, features=self._asked(one.features)) for one in batch.rows if one.tokens or self._own)
         if heard:
             super().observe(OutcomeBatch(heard))
+
+    def _asked(self, features: Features | None) -> Features | None:
+        if features is None or not self._own:
+            return None
+        states = {layer: features.states[layer] for layer in self._own.hidden}
+        return Features(states, features.kept, features.logits if self._own.logits else None)
+
+    def take_over(self, row: int, other: "Tap", its: int) -> None:
+        """Take another tap's states of a row that was decoded again in place of one's own."""
+        self._kept[row] = other._kept[its]
 
     def by_token(self) -> Any:
         """Return for every new token a tuple of all layers' `[rows, queries, hidden]`: the prompt's first, then one each."""

@@ -2,13 +2,16 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import torch
 from transformers import PreTrainedModel
 from transformers.cache_utils import Cache
 
+from outrider.errors import ModelError
 from outrider.target import compat
+
+_NO_MORE_THAN_ROUNDING: Final = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +73,28 @@ class Caller:
             inputs["output_hidden_states"] = True
         output: Any = self.model(**inputs, **(context or {}))
         states = compat.hidden_states(output) if wanted else ()
+        if any(states[layer].ndim != ids.ndim + 1 for layer in wanted):
+            raise ModelError(
+                f"{type(self.model).__name__}'s hidden states are not one vector a token, so there are no features"
+            )
         return Scored(
             output.logits[:, -1:] if last_only else output.logits, {layer: states[layer] for layer in sorted(wanted)}
         )
+
+    @torch.no_grad()
+    def padding_matters(self, ids: torch.Tensor, pad: int) -> bool:
+        """Say whether a text of this model changes when it is padded on the left; `ids` `[length]` begin with padding.
+
+        Where positions are passed they say where a text begins, and padding is nowhere.
+        """
+        if self.names.positions:
+            return False
+        mask = torch.ones_like(ids)[None]
+        mask[:, :pad] = 0
+        padded: Any = self.model(**{self.names.ids: ids[None], "attention_mask": mask})
+        bare: Any = self.model(**{self.names.ids: ids[None, pad:]})
+        error = (padded.logits[0, -1] - bare.logits[0, -1]).abs().max() / bare.logits[0, -1].std()
+        return not bool(error < _NO_MORE_THAN_ROUNDING)
 
     @torch.no_grad()
     def alone(self, ids: torch.Tensor, context: Mapping[str, Any], last: int) -> torch.Tensor:

@@ -21,6 +21,7 @@ from transformers import (
 )
 from transformers.cache_utils import (
     Cache,
+    DummyLayer,
     DynamicCache,
     DynamicLayer,
     EncoderDecoderCache,
@@ -123,9 +124,43 @@ def crop(cache: Cache, count: int) -> None:
 _CUT_LAYERS = (DynamicLayer, StaticLayer)
 
 
-def length_of(cache: Cache) -> int:
-    """Return how many tokens a cache holds."""
-    return int(cache.get_seq_length())
+def length_of(cache: Any) -> int:
+    """Return how many tokens a cache holds.
+
+    Raises:
+        ModelError: it holds some, but has no layer that knows how many.
+    """
+    try:
+        return int(cache.get_seq_length())
+    except ValueError as error:  # recurrent layers only
+        if any(any(layer.has_previous_state.values()) for layer in cache.layers):
+            raise ModelError("a filled cache without attention layers doesn't say what it holds; pass none") from error
+        return 0
+
+
+def decoder_layers(model: PreTrainedModel) -> int:
+    """Return how many layers the (decoder's) hidden states come from."""
+    config: Any = model.config.get_text_config(decoder=True)
+    names = ("num_decoder_layers", "decoder_layers") if model.config.is_encoder_decoder else ()
+    return int(
+        next((getattr(config, name) for name in (*names, "num_hidden_layers") if getattr(config, name, None)), 0)
+    )
+
+
+def is_given(cache: Any) -> bool:
+    """Say whether a cache that `generate` hands on is its caller's, not one that it made itself."""
+    return bool(getattr(cache, "_is_user_defined", False))
+
+
+def room_of(cache: Any) -> int | None:
+    """Return the most tokens that a cache can hold; None for any number."""
+    full = [layer for layer in cache.layers if isinstance(layer, StaticLayer) and not layer.is_sliding]
+    return min((layer.max_cache_len for layer in full), default=None)
+
+
+def mask_length(config: GenerationConfig, ids: torch.Tensor) -> int:
+    """Return the length of the attention mask that `generate` has dropped because it masks nothing."""
+    return int(getattr(config, "_mask_length", ids.shape[1]))
 
 
 def held(cache: Cache, *, native: bool = False) -> list[tuple[torch.Tensor, torch.Tensor]]:
@@ -151,14 +186,15 @@ def held(cache: Cache, *, native: bool = False) -> list[tuple[torch.Tensor, torc
         kind = type(layer).__name__
         if any("Quantized" in base.__name__ for base in type(layer).__mro__):
             raise ModelError(f"a quantised cache ({kind}) can't be rolled back row by row; pass a plain one, or none")
-        if native:
+        keys = getattr(layer, "keys", None)
+        if length and keys is not None and keys.ndim and len(keys) != 1:
+            raise ModelError(f"the cache holds {len(keys)} rows; a cache that is passed in must hold one")
+        if native or isinstance(layer, DummyLayer):
             continue
         if not isinstance(layer, _CUT_LAYERS):
             raise ModelError(f"a cache with a layer of kind {kind} can't be taken over; pass a DynamicCache, or none")
         if layer.keys is None or layer.values is None or not length:
             continue
-        if len(layer.keys) != 1:
-            raise ModelError(f"the cache holds {len(layer.keys)} rows; a cache that is passed in must hold one")
         columns = layer.keys.shape[-2]
         if isinstance(layer, StaticSlidingWindowLayer) and length > columns:
             raise ModelError("a static cache past its sliding window can't be taken over; pass a DynamicCache, or none")
@@ -183,6 +219,8 @@ def _row_of(value: Any, row: int) -> Any:
         return value[row : row + 1]
     if isinstance(value, ModelOutput):
         return type(value)(**{name: _row_of(part, row) for name, part in value.items()})
+    if isinstance(value, tuple | list):
+        return type(value)(_row_of(part, row) for part in value)
     return value
 
 
@@ -204,6 +242,8 @@ def widen(value: Any, rows: int) -> Any:
         return value.expand(rows, *value.shape[1:])
     if isinstance(value, ModelOutput):
         return type(value)(**{name: widen(part, rows) for name, part in value.items()})
+    if isinstance(value, tuple | list):
+        return type(value)(widen(part, rows) for part in value)
     return value
 
 
@@ -231,7 +271,14 @@ def greedy(model: PreTrainedModel, ids: list[int], count: int) -> tuple[list[int
     """Let the model's own `generate` decode greedily; returns the new ids and their logits `[count, vocab]`."""
     prompt = torch.tensor([ids], device=model.device)
     generate: Any = model.generate
-    options = {"do_sample": False, "num_beams": 1, "max_new_tokens": count, "min_new_tokens": count, "pad_token_id": 0}
+    options: dict[str, Any] = {
+        "do_sample": False,
+        "num_beams": 1,
+        "max_new_tokens": count,
+        "min_new_tokens": count,
+        "pad_token_id": 0,
+    }
+    options |= {"num_return_sequences": 1, "stop_strings": None}
     output = generate(
         prompt,
         attention_mask=torch.ones_like(prompt),
@@ -321,7 +368,7 @@ class RopeSwitch:
         return min(found, key=lambda one: one.length, default=None)
 
 
-def for_row(processor: Any, row: int) -> Any:
+def for_row(processor: Any, row: int, rows: int) -> Any:
     """Return a processor of a batch for one of its rows, called with that row alone."""
     if isinstance(processor, PrefixConstrainedLogitsProcessor):
         allowed = processor._prefix_allowed_tokens_fn
@@ -333,10 +380,12 @@ def for_row(processor: Any, row: int) -> Any:
         processor.prompt_ignore_length = processor.prompt_ignore_length[row : row + 1]
     if isinstance(processor, EncoderRepetitionPenaltyLogitsProcessor):
         processor = copy.copy(processor)
-        processor.encoder_input_ids = processor.encoder_input_ids[row : row + 1]
+        prompt = row * len(processor.encoder_input_ids) // rows
+        processor.encoder_input_ids = processor.encoder_input_ids[prompt : prompt + 1]
     if isinstance(processor, EncoderNoRepeatNGramLogitsProcessor):
         processor = copy.copy(processor)
-        processor.generated_ngrams = processor.generated_ngrams[row : row + 1]
+        prompt = row * processor.batch_size // rows
+        processor.generated_ngrams = processor.generated_ngrams[prompt : prompt + 1]
         processor.batch_size = 1
     return processor
 

@@ -7,6 +7,7 @@ import torch
 from transformers.cache_utils import Cache
 
 from outrider.draft.batch import TreeBatch
+from outrider.errors import ModelError
 from outrider.target import compat
 from outrider.target.attention import MASKED_IMPLEMENTATIONS, PositionTable, build_masks
 from outrider.target.cache import RowCache
@@ -93,7 +94,11 @@ class MaskedTier(Tier[RowCache]):
 
     def release(self, cache: RowCache, given: Cache) -> None:
         """See `Tier`."""
-        known = compat.length_of(given)
+        known, room = compat.length_of(given), compat.room_of(given)
+        if room is not None and len(cache) > room:
+            raise ModelError(
+                f"the cache that was passed in has room for {room} tokens, and the text needs {len(cache)}"
+            )
         for index, (keys, values) in enumerate(cache.contents()):
             if keys.shape[-2] > known:
                 given.update(keys[..., known:, :], values[..., known:, :], index)

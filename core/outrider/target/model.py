@@ -141,7 +141,7 @@ def describe(model: PreTrainedModel, tokenizer: Any) -> TargetInfo:
     return TargetInfo(
         vocab_size=weight.shape[0],
         hidden_size=getattr(config, "hidden_size", None) or embeddings.weight.shape[1],
-        num_layers=getattr(config, "num_hidden_layers", None) or 0,
+        num_layers=compat.decoder_layers(model),
         max_positions=min((length for length in lengths if length), default=None),
         eos_ids=compat.eos_ids(model.generation_config) if model.generation_config else frozenset(),
         dtype=model.dtype,
