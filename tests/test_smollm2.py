@@ -12,8 +12,9 @@ import torch
 import outrider
 from outrider import OutcomeBatch
 from outrider.compare.demo import demo
-from outrider.compare.prompts import BUILTIN, Prompt
+from outrider.compare.prompts import BUILTIN
 from outrider.prompt import encode
+from outrider.prompt_file import NamedPrompt
 from outrider.verify.match import Verdict
 from outrider_drafters.ngram import Ngram, NgramOptions
 from support import transformers_generate
@@ -39,7 +40,7 @@ def test_a_fetched_model_is_complete(smollm2_folder: Path) -> None:
 
 
 @pytest.mark.parametrize("prompt", BUILTIN, ids=lambda prompt: prompt.name)
-def test_the_text_is_that_of_generate(smollm2: outrider.Target, prompt: Prompt) -> None:
+def test_the_text_is_that_of_generate(smollm2: outrider.Target, prompt: NamedPrompt) -> None:
     ids = encode(smollm2, prompt.text)
     expected = transformers_generate(smollm2.model, ids, max_new_tokens=48)
     result = outrider.generate(smollm2, prompt.text, "ngram", max_new_tokens=48)
@@ -117,7 +118,7 @@ def test_in_bfloat16_plain_decoding_is_that_of_generate(smollm2_folder: Path) ->
 def test_the_demo_prints_its_table_and_finds_a_difference(
     smollm2: outrider.Target, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    prompts = [Prompt("count", "Count from one to ten.")]
+    prompts = [NamedPrompt("count", "Count from one to ten.")]
     assert demo(smollm2, "ngram", prompts, rounds=1, max_new_tokens=12)
     shown = capsys.readouterr().out
     assert "identical to" in shown

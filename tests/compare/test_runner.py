@@ -6,10 +6,11 @@ import pytest
 
 import outrider
 from outrider.compare.figures import median_interval, pooled_acceptance, ratios
-from outrider.compare.prompts import BUILTIN, Prompt, read_prompts
+from outrider.compare.prompts import BUILTIN
 from outrider.compare.runner import Run, run
+from outrider.prompt_file import NamedPrompt, read_prompts
 
-PROMPTS = [Prompt("one", "1"), Prompt("two", "2")]
+PROMPTS = [NamedPrompt("one", "1"), NamedPrompt("two", "2")]
 
 
 class Contestants:
@@ -23,7 +24,7 @@ class Contestants:
         return {"a": self._one("a"), "b": self._one("b")}
 
     def _one(self, name: str) -> Any:
-        def contestant(prompt: Prompt) -> Any:
+        def contestant(prompt: NamedPrompt) -> Any:
             if len(self.calls) == self._fail_at:
                 raise KeyboardInterrupt
             self.calls.append((name, prompt.name))
@@ -66,7 +67,7 @@ def test_a_record_of_other_settings_is_not_taken_up(tmp_path: Path) -> None:
     with pytest.raises(outrider.InputError, match="other settings"):
         run(Contestants().all(), PROMPTS, 1, {"n": 2}, record)
     with pytest.raises(outrider.InputError, match="other settings"):
-        run(Contestants().all(), [Prompt("one", "changed"), PROMPTS[1]], 1, {"n": 1}, record)
+        run(Contestants().all(), [NamedPrompt("one", "changed"), PROMPTS[1]], 1, {"n": 1}, record)
     assert record.read_text() == before
     record.write_bytes(b"\xff\xfe\n")
     with pytest.raises(outrider.InputError, match="no record of runs"):
@@ -104,7 +105,7 @@ def test_prompts_come_from_a_file(tmp_path: Path) -> None:
     path = tmp_path / "prompts.jsonl"
     lines = [{"prompt": "one"}, {"name": "x", "prompt": "two"}, {"question_id": 7, "turns": ["three", "four"]}]
     path.write_text("\n".join(json.dumps(line) for line in lines) + "\n\n")
-    assert read_prompts(path) == (Prompt("1", "one"), Prompt("x", "two"), Prompt("7", "three"))
+    assert read_prompts(path) == (NamedPrompt("1", "one"), NamedPrompt("x", "two"), NamedPrompt("7", "three"))
 
 
 @pytest.mark.parametrize(

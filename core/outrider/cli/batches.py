@@ -6,18 +6,18 @@ from typing import Any
 
 import typer
 
-from outrider.compare.prompts import Prompt
 from outrider.decode.request import read_seed
 from outrider.decode.stats import Stats
 from outrider.errors import OutriderError
 from outrider.generation import Result, generate_batch
 from outrider.plugins.words import DrafterChoice
+from outrider.prompt_file import NamedPrompt
 from outrider.target.model import Target
 
 
 def run_batches(
     target: Target,
-    prompts: Sequence[Prompt],
+    prompts: Sequence[NamedPrompt],
     size: int,
     choice: DrafterChoice,
     options: dict[str, Any],

@@ -12,7 +12,6 @@ import typer
 
 from outrider.cli import quiet
 from outrider.cli.batches import as_dict, run_batches, summary
-from outrider.compare.prompts import read_prompts
 from outrider.config import Config, load_config
 from outrider.decode.explain import Explanation
 from outrider.decode.explain import explain as explain_output
@@ -21,6 +20,7 @@ from outrider.errors import InputError
 from outrider.generation import Stream, stream
 from outrider.plugins.words import DrafterChoice, choose, read_options, read_word
 from outrider.prompt import encode
+from outrider.prompt_file import read_prompts
 from outrider.target.load import load
 from outrider.target.model import Target
 

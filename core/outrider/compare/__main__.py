@@ -13,8 +13,9 @@ from outrider.compare import demo as demonstration
 from outrider.compare import partings as parting
 from outrider.compare.masks import NODES, ROWS, ragged_batch_cost, tree_mask_cost
 from outrider.compare.overhead import DRAFT, VOCABULARY, sampling_overhead
-from outrider.compare.prompts import BUILTIN, read_prompts
+from outrider.compare.prompts import BUILTIN
 from outrider.errors import InputError
+from outrider.prompt_file import read_prompts
 from outrider.target.load import load
 
 app = typer.Typer(

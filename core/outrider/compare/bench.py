@@ -10,8 +10,9 @@ from typing import Any, Final
 from outrider.compare import contestants
 from outrider.compare.demo import WARM_UP
 from outrider.compare.figures import Interval, median_interval, ratios
-from outrider.compare.prompts import BUILTIN, Prompt
+from outrider.compare.prompts import BUILTIN
 from outrider.compare.runner import Contestant, Outcome, Run, run
+from outrider.prompt_file import NamedPrompt
 from outrider.target.model import Target
 
 LOOKUP_TOKENS: Final = 10
@@ -54,7 +55,7 @@ def bench(target: Target, *, pairs: int = 12, max_new_tokens: int = 128, record:
 
 def _measure(
     chosen: Mapping[str, Contestant],
-    prompt: Prompt,
+    prompt: NamedPrompt,
     pairs: int,
     settings: Mapping[str, Any],
     record: Path | None,
@@ -78,7 +79,7 @@ def _ratio(runs: list[Run], contestant: str, baseline: str) -> Interval:
 def _with_model_time(target: Target, contestant: Contestant) -> Contestant:
     """Add to a contestant's counts the share of the steps' time that was spent outside the model's own forward."""
 
-    def timed(prompt: Prompt) -> Outcome:
+    def timed(prompt: NamedPrompt) -> Outcome:
         with _model_seconds(target) as calls:
             ids, seconds, stats = contestant(prompt)
         steps = stats["seconds"] - stats["prefill_seconds"]

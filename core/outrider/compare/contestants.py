@@ -6,17 +6,17 @@ from typing import Any
 
 import torch
 
-from outrider.compare.prompts import Prompt
 from outrider.compare.runner import Contestant, Outcome
 from outrider.generation import generate
 from outrider.prompt import encode
+from outrider.prompt_file import NamedPrompt
 from outrider.target.model import Target
 
 
 def with_drafter(target: Target, drafter: str, options: Mapping[str, Any]) -> Contestant:
     """Return outrider with a drafter."""
 
-    def contestant(prompt: Prompt) -> Outcome:
+    def contestant(prompt: NamedPrompt) -> Outcome:
         start = perf_counter()
         result = generate(target, encode(target, prompt.text), drafter, **options)
         return result.token_ids, perf_counter() - start, result.stats.as_dict()
@@ -27,7 +27,7 @@ def with_drafter(target: Target, drafter: str, options: Mapping[str, Any]) -> Co
 def with_transformers(target: Target, options: Mapping[str, Any]) -> Contestant:
     """Return `model.generate` of the untouched model."""
 
-    def contestant(prompt: Prompt) -> Outcome:
+    def contestant(prompt: NamedPrompt) -> Outcome:
         start = perf_counter()
         ids = torch.tensor([encode(target, prompt.text)], device=target.info.device)
         model: Any = target.model

@@ -10,15 +10,21 @@ from rich.table import Table
 
 from outrider.compare import contestants
 from outrider.compare.figures import pooled_acceptance, ratios
-from outrider.compare.prompts import BUILTIN, Prompt
+from outrider.compare.prompts import BUILTIN
 from outrider.compare.runner import Run, run
+from outrider.prompt_file import NamedPrompt
 from outrider.target.model import Target
 
-WARM_UP: Final = Prompt("warm-up", "Say hello.")
+WARM_UP: Final = NamedPrompt("warm-up", "Say hello.")
 
 
 def demo(
-    target: Target, drafter: str, prompts: Sequence[Prompt] = BUILTIN, *, rounds: int = 5, max_new_tokens: int = 128
+    target: Target,
+    drafter: str,
+    prompts: Sequence[NamedPrompt] = BUILTIN,
+    *,
+    rounds: int = 5,
+    max_new_tokens: int = 128,
 ) -> bool:
     """Run the demo and print its table; return whether every text is identical to `model.generate`'s.
 

@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from outrider.compare.prompts import Prompt
 from outrider.decode.explain import Explanation, explain
 from outrider.generation import generate
 from outrider.prompt import encode
+from outrider.prompt_file import NamedPrompt
 from outrider.target.model import Target
 
 
@@ -37,7 +37,7 @@ class Partings:
         )
 
 
-def measure(target: Target, prompts: Sequence[Prompt], drafter: str, options: Mapping[str, Any]) -> Partings:
+def measure(target: Target, prompts: Sequence[NamedPrompt], drafter: str, options: Mapping[str, Any]) -> Partings:
     """Generate for every prompt and explain every output.
 
     Args:

@@ -10,8 +10,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from outrider.compare.prompts import Prompt
 from outrider.errors import InputError, first_line
+from outrider.prompt_file import NamedPrompt
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +41,13 @@ class Run:
 
 
 Outcome = tuple[Sequence[int], float, dict[str, Any]]
-Contestant = Callable[[Prompt], Outcome]
+Contestant = Callable[[NamedPrompt], Outcome]
 """Runs a prompt; returns new ids, seconds and counts."""
 
 
 def run(
     contestants: Mapping[str, Contestant],
-    prompts: Sequence[Prompt],
+    prompts: Sequence[NamedPrompt],
     rounds: int,
     settings: Mapping[str, Any],
     record: Path | None = None,
