@@ -3,10 +3,11 @@ from typing import Any
 import pytest
 import torch
 
+import outrider
 from outrider import DraftTree, Target, TreeBatch
 from outrider.target.cache import RowCache
 from outrider.target.tier import Opening
-from support import VOCAB, prompt_of, tiny_model, tiny_target
+from support import VOCAB, Scripted, Watched, lively, plain_loop, prompt_of, right_tree, tiny_model, tiny_target
 
 TREE = DraftTree((3, 9, 4, 9, 11, 5, 30), (-1, -1, 0, 0, 1, 4, 4))
 
@@ -142,3 +143,46 @@ def test_logits_carry_no_gradient() -> None:
     assert then.grad_fn is None
     layer: Any = cache.layers.layers[0]
     assert layer.keys.grad_fn is None
+
+
+@pytest.mark.parametrize("kind", ["mistral", "gemma3_text", "llama4_text"])
+def test_a_sliding_layer_holds_no_more_than_it_can_see(kind: str) -> None:
+    """Twice the window and a step's nodes, however long the text gets."""
+    names = {"mistral": "sliding_window", "gemma3_text": "sliding_window", "llama4_text": "attention_chunk_size"}
+    kinds = {
+        "gemma3_text": ["sliding_attention", "full_attention"],
+        "llama4_text": ["chunked_attention", "full_attention"],
+    }
+    more: dict[str, Any] = {names[kind]: 8, "max_position_embeddings": 512}
+    if kind in kinds:
+        more["layer_types"] = kinds[kind]
+    if kind == "llama4_text":
+        more |= {"num_local_experts": 2, "intermediate_size_mlp": 64, "attn_temperature_tuning": False}
+        more |= {"moe_layers": [], "no_rope_layers": [1, 1]}
+    target = Watched(outrider.load(lively(kind, **more)))
+    assert target.tier.name == "tree"
+    prompt = prompt_of(30)
+    text = prompt + plain_loop(target.model, prompt, 150)
+    result = outrider.generate(
+        target, prompt, Scripted(target, right_tree(text)), max_new_tokens=150, prefill_chunk_size=5
+    )
+    assert list(result.token_ids) == text[30:]
+    (cache,) = target.caches
+    held = [layer.used - layer.start for layer in cache.layers.layers]
+    widths = [layer.buffers[0].shape[-2] for layer in cache.layers.layers]
+    assert held[0] < 2 * 8
+    assert widths[0] <= 8 * (8 + 13)
+    assert held[-1] == (179 if kind in kinds else held[0])
+
+
+def test_a_session_that_goes_back_behind_a_window_reads_again() -> None:
+    target = outrider.load(lively("mistral", sliding_window=8))
+    with outrider.session(target, "ngram", max_new_tokens=20) as turns:
+        for length in (30, 29, 12, 1):
+            turns.generate(prompt_of(25, length))
+            turns.truncate(length)
+            before = turns.ids
+            result = turns.generate([5, 6])
+            fresh = outrider.generate(target, [*before, 5, 6], "none", max_new_tokens=20)
+            assert result.token_ids == fresh.token_ids
+            turns.truncate(0)

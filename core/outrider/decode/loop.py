@@ -38,7 +38,7 @@ def decode(target: Target, drafter: Guard, rows: Sequence[Row], given: Any = Non
     try:
         with timing(_stats(live), "seconds"), timing(_stats(live), "prefill_seconds"):
             drafter.begin([row.start() for row in live])
-            cache = open_cache(target, live, needs)
+            cache = open_cache(target, live, needs, whole=given is not None)
             if given is not None:
                 target.tier.adopt(cache, given)
             emitted = read_prompts(target, drafter, live, cache, needs)
@@ -56,13 +56,13 @@ def decode(target: Target, drafter: Guard, rows: Sequence[Row], given: Any = Non
         drafter.end([row.id for row in live])
 
 
-def open_cache(target: Target, rows: Sequence[Row], needs: Needs) -> Any:
+def open_cache(target: Target, rows: Sequence[Row], needs: Needs, *, whole: bool = False) -> Any:
     """Make the cache of some rows, with room for their texts."""
     requests = [row.request for row in rows]
     longest = max(min(one.stopping.longest, len(one.ids) + RESERVED_TOKENS) for one in requests)
     static = requests[0].static
     capacity = (max(one.stopping.longest for one in requests) if static else longest) + MAX_NODES + 1
-    return target.open(len(rows), Opening(capacity, needs.hidden, [one.context for one in requests], static))
+    return target.open(len(rows), Opening(capacity, needs.hidden, [one.context for one in requests], static, whole))
 
 
 def read_prompts(target: Target, drafter: Guard, rows: Sequence[Row], cache: Any, needs: Needs) -> Emitted:

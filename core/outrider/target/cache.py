@@ -15,19 +15,22 @@ _FEW_HOLES: Final = 64
 class RowLayer(DynamicLayer):
     """Keys and values of one layer in buffers that grow by doubling.
 
-    transformers' own layer copies everything at every step. All columns are kept, for sliding layers too, so that any
-    rollback is possible; the mask applies the window.
+    transformers' own layer copies everything at every step.
 
     Args:
         capacity: columns to reserve at once.
         static: after the first forward the model gets the whole buffers, whose addresses and shapes stay; spare columns
             are masked.
+        window: how far back a sliding layer looks; what no later token can see is dropped by `forget`.
     """
 
-    def __init__(self, capacity: int = 256, *, static: bool = False) -> None:
+    def __init__(self, capacity: int = 256, *, static: bool = False, window: int | None = None) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.capacity = capacity
+        self.capacity = min(capacity, 2 * window) if window else capacity
         self.static = static
+        self.window = window
+        self.is_sliding = window is not None
+        self.start = 0  # columns before it were dropped
         self.used = 0
         self.buffers: list[torch.Tensor] = []
 
@@ -42,39 +45,56 @@ class RowLayer(DynamicLayer):
         end = self.used + key_states.shape[-2]
         if not self.is_initialized:
             self.device, self.is_initialized = key_states.device, True
-        if not self.buffers or end > self.buffers[0].shape[-2]:
-            self._grow((key_states, value_states), end)
+        if not self.buffers or end - self.start > self.buffers[0].shape[-2]:
+            self._grow((key_states, value_states), end - self.start)
         for buffer, states in zip(self.buffers, (key_states, value_states), strict=True):
-            buffer[..., self.used : end, :] = states
-        shown = self.capacity if self.static and self.used else end
+            buffer[..., self.used - self.start : end - self.start, :] = states
+        shown = self.capacity if self.static and self.used else end - self.start
         self.used = end
         self.keys, self.values = (buffer[..., :shown, :] for buffer in self.buffers)
         return self.keys, self.values
 
     def get_seq_length(self) -> int:
-        """Return how many columns are used."""
+        """Return how many columns are used, dropped ones included."""
         return self.used
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
         """Return how many columns the model gets at the next forward, and where they begin."""
-        return self.capacity if self.static and self.used else self.used + query_length, 0
+        if self.static and self.used:
+            return self.capacity, 0
+        return self.used - self.start + query_length, self.start
 
-    def _grow(self, like: tuple[torch.Tensor, torch.Tensor], end: int) -> None:
-        if self.static and end > self.capacity:
-            raise ModelError(f"a static cache of {self.capacity} columns can't hold {end}")
-        self.capacity = max(self.capacity, 2 * end if self.buffers else end)
+    def _grow(self, like: tuple[torch.Tensor, torch.Tensor], columns: int) -> None:
+        if self.static and columns > self.capacity:
+            raise ModelError(f"a static cache of {self.capacity} columns can't hold {columns}")
+        self.capacity, held = max(self.capacity, 2 * columns if self.buffers else columns), self.used - self.start
         grown = [states.new_zeros(*states.shape[:-2], self.capacity, states.shape[-1]) for states in like]
         for old, new in zip(self.buffers, grown, strict=False):
-            new[..., : self.used, :] = old[..., : self.used, :]
+            new[..., :held, :] = old[..., :held, :]
         self.buffers = grown
 
     def cut(self, end: int) -> None:
         """Say that `end` columns are used."""
         self.used = end
-        self.keys, self.values = (buffer[..., :end, :] for buffer in self.buffers)
+        self.keys, self.values = (buffer[..., : end - self.start, :] for buffer in self.buffers)
+
+    def forget(self) -> None:
+        """Drop what no later token can see, when it is as much as a window: what is left is copied then."""
+        if self.window is None or self.used - self.start < 2 * self.window:
+            return
+        first = self.used - self.window
+        for buffer in self.buffers:
+            buffer[..., : self.window, :] = buffer[..., first - self.start : self.used - self.start, :].clone()
+        self.start = first
+        self.cut(self.used)
+
+    def reaches(self, length: int) -> bool:
+        """Say whether a token at this position would find all that it looks at."""
+        return self.start == 0 or (self.window is not None and self.start <= length - self.window + 1)
 
     def move(self, columns: torch.Tensor, start: int) -> None:
         """Copy `columns` `[rows, count]` to the columns from `start` on."""
+        columns, start = columns - self.start, start - self.start
         for buffer in self.buffers:
             index = columns[:, None, :, None].expand(-1, buffer.shape[1], -1, buffer.shape[-1])
             buffer[..., start : start + columns.shape[1], :] = buffer.gather(2, index)
@@ -94,6 +114,8 @@ class RowCache:
         device: where the target takes its input.
         wanted: layers whose hidden states the rows' forwards return.
         static: see `RowLayer`.
+        windows: every layer's, None for one that looks at everything; empty where all columns are kept. Only a single row
+            drops any, since rows of different lengths look at different columns.
 
     `positions` is `[rows, columns]` int64: the logical position that a column holds, or -1 for a hole. `lengths` says how many
     committed ids every row holds.
@@ -107,8 +129,10 @@ class RowCache:
         wanted: frozenset[int] = frozenset(),
         *,
         static: bool = False,
+        windows: Sequence[int | None] = (),
     ) -> None:
-        self.layers = Cache(layer_class_to_replicate=lambda: RowLayer(capacity, static=static))  # type: ignore[arg-type]
+        self.windows = windows if rows == 1 and not static else ()
+        self.layers = Cache(layer_class_to_replicate=self._layer)  # type: ignore[arg-type]
         self.positions = torch.empty(rows, 0, dtype=torch.long, device=device)
         self.lengths = [0] * rows
         self.solid = True  # no holes, in any row
@@ -116,8 +140,19 @@ class RowCache:
         self.static = static
         self.wanted = wanted
 
+    def _layer(self) -> RowLayer:
+        """Make the next layer; they come in order."""
+        index = len(self.layers.layers)
+        window = self.windows[index] if index < len(self.windows) else None
+        return RowLayer(self.capacity, static=self.static, window=window)
+
     def __len__(self) -> int:
         return self.positions.shape[1]
+
+    def forget(self) -> None:
+        """Drop what no later token can see, in sliding layers; all columns must be committed."""
+        for layer in self.layers.layers if self.windows else ():
+            layer.forget()  # type: ignore[union-attr]
 
     def append(self, positions: torch.Tensor) -> None:
         """Record the columns `[rows, count]` that a forward has just added."""
@@ -145,11 +180,15 @@ class RowCache:
         full = self.static and len(self) + MAX_NODES + 1 > self.capacity
         if spare > max(_FEW_HOLES, len(self) // 4) or (spare and full):
             self.compact()
+        self.forget()
 
-    def truncate(self, length: int) -> None:
-        """Forget what the only row of a cache without holes holds beyond `length` ids."""
+    def truncate(self, length: int) -> bool:
+        """Forget what the only row of a cache without holes holds beyond `length` ids; false where a window is gone."""
+        if not all(layer.reaches(length) for layer in self.layers.layers):  # type: ignore[union-attr]
+            return False
         self._cut(length)
         self.lengths = [length]
+        return True
 
     def adopt(self, contents: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> None:
         """Take over the keys and values of a single row, a pair a layer."""
@@ -160,9 +199,9 @@ class RowCache:
         self.lengths = [length]
 
     def contents(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
-        """Return every layer's keys and values `[rows, heads, columns, width]`."""
-        end = len(self)
-        return [tuple(buffer[..., :end, :] for buffer in layer.buffers) for layer in self.layers.layers]  # type: ignore[union-attr]
+        """Return every layer's keys and values `[rows, heads, columns, width]`, without what was dropped."""
+        rows: Any = self.layers.layers
+        return [tuple(buffer[..., : layer.used - layer.start, :] for buffer in layer.buffers) for layer in rows]
 
     def compact(self) -> None:
         """Move every row's tokens to the front, so that only the shorter rows have holes, and at the end."""

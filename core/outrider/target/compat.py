@@ -27,6 +27,7 @@ from transformers.cache_utils import (
     EncoderDecoderCache,
     StaticLayer,
     StaticSlidingWindowLayer,
+    get_layer_types_and_kwargs,
 )
 from transformers.masking_utils import create_masks_for_generate
 from transformers.utils.generic import ModelOutput
@@ -100,6 +101,21 @@ def plain_cache(model: PreTrainedModel) -> Cache:
     """Make a cache that keeps every column of every layer, so that it can always be cut."""
     own = DynamicCache()
     return EncoderDecoderCache(own, DynamicCache()) if model.config.is_encoder_decoder else own
+
+
+def windows(model: PreTrainedModel) -> list[int | None]:
+    """Return how far back each layer looks, as the cache that `generate` makes has it; None for everything."""
+    config: Any = model.config.get_text_config(decoder=True)
+    try:
+        _, settings = get_layer_types_and_kwargs(config)
+    except (
+        AttributeError,
+        KeyError,
+        TypeError,
+        ValueError,
+    ):  # transformers doesn't know the layers: nothing is dropped
+        return []
+    return [one.get("sliding_window") for one in settings]
 
 
 def fork(cache: Cache, rows: int) -> Cache:

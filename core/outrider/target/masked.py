@@ -36,7 +36,8 @@ class MaskedTier(Tier[RowCache]):
 
     def open(self, rows: int, want: Opening) -> RowCache:
         """See `Tier`."""
-        return RowCache(rows, want.capacity, self.device, want.wanted, static=want.static)
+        windows = () if want.whole else compat.windows(self.caller.model)
+        return RowCache(rows, want.capacity, self.device, want.wanted, static=want.static, windows=windows)
 
     def lengths(self, cache: RowCache) -> list[int]:
         """See `Tier`."""
@@ -62,6 +63,7 @@ class MaskedTier(Tier[RowCache]):
                     cache.lengths[row] += tokens
                     hidden = {layer: states[row : row + 1, -tokens:] for layer, states in scored.hidden.items()}
                     found.append(Piece(row, tokens, Scored(scored.logits[row : row + 1], hidden)))
+            cache.forget()
             yield found
 
     def forward(self, cache: RowCache, roots: Sequence[int], trees: TreeBatch) -> Scored:
@@ -85,8 +87,7 @@ class MaskedTier(Tier[RowCache]):
 
     def truncate(self, cache: RowCache, length: int) -> bool:
         """See `Tier`."""
-        cache.truncate(length)
-        return True
+        return cache.truncate(length)
 
     def adopt(self, cache: RowCache, given: Cache) -> None:
         """See `Tier`."""

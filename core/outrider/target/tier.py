@@ -23,12 +23,14 @@ class Opening:
         wanted: layers whose hidden states the rows' forwards return, as in `Needs.hidden`.
         contexts: every row's further arguments of the model's forward, such as an encoder's output; empty for none.
         static: addresses and shapes stay, and `capacity` is all that there is.
+        whole: every column is kept, also those that no later token can see.
     """
 
     capacity: int = 256
     wanted: frozenset[int] = frozenset()
     contexts: Sequence[Mapping[str, Any]] = ()
     static: bool = False
+    whole: bool = False
 
 
 PLAIN: Final = Opening()
