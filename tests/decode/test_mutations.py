@@ -21,7 +21,7 @@ def _prefix_without_the_path(self: NodeScores, node: int) -> torch.Tensor:
     return torch.tensor([[*self._committed]])
 
 
-def _looks_at_the_last_token_alone(self: Stopping, ids: Any, tokens: Any) -> tuple[int, Any]:
+def _looks_at_the_last_token_alone(self: Stopping, ids: Any, tokens: Any, scores: Any = None) -> tuple[int, Any]:
     if tokens[-1] in self.eos_ids:
         return len(tokens), "eos"
     room = self.max_length - len(ids)
