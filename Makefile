@@ -45,7 +45,7 @@ test-full: $(READY)
 $(MIN_READY): $(READY)
 	@echo "== setting up $(MIN) with transformers $(OLDEST)"
 	@$(BIN)/python -m venv $(MIN)
-	@$(BIN)/python -c 'import sysconfig; print(f"import site; site.addsitedir({sysconfig.get_path(\"purelib\")!r})")' > $(MIN)/shared.pth
+	@$(BIN)/python -c 'import sysconfig; print("import site; site.addsitedir(" + repr(sysconfig.get_path("purelib")) + ")")' > $(MIN)/shared.pth
 	@mv $(MIN)/shared.pth "$$($(MIN)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')"
 	@$(MIN)/bin/python -m pip install --progress-bar on --no-deps --ignore-installed transformers==$(OLDEST)
 	@touch $@
