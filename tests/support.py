@@ -1,5 +1,6 @@
 """Tiny real models, an independent plain loop, and drafters that propose exactly what a test says."""
 
+import inspect
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, ClassVar
@@ -14,6 +15,8 @@ from outrider.draft.contract import API
 from outrider.target.tier import PLAIN, Opening
 
 VOCAB = 64
+# What this transformers calls a cache.
+CACHE = "cache" if "cache" in inspect.signature(transformers.LlamaForCausalLM.forward).parameters else "past_key_values"
 
 
 def tiny_model(seed: int = 0, spread: float = 0.3, dtype: torch.dtype = torch.float64, **config: Any) -> Any:

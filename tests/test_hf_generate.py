@@ -16,7 +16,7 @@ from transformers import DynamicCache, LogitsProcessorList, StaticCache, Stoppin
 
 import outrider
 from outrider import hf_generate
-from support import SCRIPTS, VOCAB, Scripted, char_tokenizer, prompt_of, tiny_model
+from support import CACHE, SCRIPTS, VOCAB, Scripted, char_tokenizer, prompt_of, tiny_model
 
 Options = dict[str, Any]
 Rows = Mapping[str, torch.Tensor]
@@ -241,7 +241,7 @@ def check_outputs(ours: Any, plain: Any, lengths: Sequence[int], mask: torch.Ten
     """Compare all that a row gave up to its end, but for its padding."""
     assert type(ours) is type(plain)
     assert torch.equal(ours.sequences, plain.sequences)
-    names = set(plain) - {"sequences", "cache", "encoder_hidden_states"}
+    names = set(plain) - {"sequences", CACHE, "encoder_hidden_states"}
     assert {"scores", "logits"} < names
     for name in names:
         for step, pair in enumerate(zip(ours[name], plain[name], strict=True)):
@@ -278,7 +278,7 @@ KINDS = [pair for pair in product(CAUSAL, CACHES) if pair != ("lfm2", "dynamic")
 def filled(model: Any, kind: str, length: int, rows: Rows = ONE, room: int = 0) -> Any:
     cache = StaticCache(config=model.config, max_cache_len=room) if room else CACHES[kind](model.config)
     if length:
-        model(**{name: value[:, :length] for name, value in rows.items()}, cache=cache)
+        model(**{name: value[:, :length] for name, value in rows.items()}, **{CACHE: cache})
     return cache
 
 
@@ -291,17 +291,17 @@ def test_a_cache_that_is_passed_in_is_used_and_gets_the_rest(family: str, kind: 
     expected = generate(model, ONE, max_new_tokens=30)
     for drafter in ("ngram", drafter_of(model, "partly right tree")):
         cache = filled(model, kind, length)
-        ids = generate(model, ONE, outrider.decoder(drafter), cache=cache, max_new_tokens=22)
+        ids = generate(model, ONE, outrider.decoder(drafter), **{CACHE: cache}, max_new_tokens=22)
         assert int(cache.get_seq_length()) == LENGTH + 21
         longer = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
-        assert torch.equal(generate(model, longer, cache=cache, max_new_tokens=8), expected)
+        assert torch.equal(generate(model, longer, **{CACHE: cache}, max_new_tokens=8), expected)
 
 
 @pytest.mark.parametrize("family", CAUSAL)
 def test_outputs_begin_where_a_cache_ends(family: str) -> None:
     model = model_of(family, 0.1)
-    plain = generate(model, ONE, cache=filled(model, "by config", 6), **ALL)
-    ours = generate(model, ONE, outrider.decoder(), cache=filled(model, "by config", 6), **ALL)
+    plain = generate(model, ONE, **{CACHE: filled(model, "by config", 6)}, **ALL)
+    ours = generate(model, ONE, outrider.decoder(), **{CACHE: filled(model, "by config", 6)}, **ALL)
     check_outputs(ours, plain, [16], ONE["attention_mask"])
 
 
@@ -312,7 +312,7 @@ def test_the_cache_of_the_output_goes_on(family: str, rows: Rows) -> None:
     output = generate(model, rows, outrider.decoder(), return_dict_in_generate=True)
     mask = torch.nn.functional.pad(rows["attention_mask"], (0, 16), value=1)
     longer = {"input_ids": output.sequences, "attention_mask": mask}
-    found = generate(model, longer, cache=output.cache, max_new_tokens=4)
+    found = generate(model, longer, **{CACHE: getattr(output, CACHE)}, max_new_tokens=4)
     assert torch.equal(found, generate(model, rows, max_new_tokens=20))
 
 
@@ -334,8 +334,8 @@ ROPE = {"rope_type": "dynamic", "factor": 4.0, "rope_theta": 1e4}
 UNEVEN = {"input_ids": torch.tensor([prompt_of(14, 2), prompt_of(14, 7)]), "attention_mask": torch.ones(2, 14).long()}
 ODD: dict[str, tuple[str, Rows, Options]] = {
     "own positions": ("llama", ONE, {"position_ids": torch.arange(LENGTH).flip(0)[None]}),
-    "new ids only": ("llama", TAIL, {"cache": lambda model: filled(model, "dynamic", 5)}),
-    "a padded cache": ("llama", PADDED, {"cache": lambda model: filled(model, "dynamic", 6, PADDED)}),
+    "new ids only": ("llama", TAIL, {CACHE: lambda model: filled(model, "dynamic", 5)}),
+    "a padded cache": ("llama", PADDED, {CACHE: lambda model: filled(model, "dynamic", 6, PADDED)}),
     "own length": ("llama", ONE, ends(transformers.MaxLengthCriteria(18))),
     "own EOS": ("llama", ONE, {"pad_token_id": 0, **ends(transformers.EosTokenCriteria(47))}),
     "scores": ("llama", ONE, {"return_dict_in_generate": True, "output_scores": True, **ends(late)}),
@@ -362,7 +362,7 @@ def test_what_a_caller_may_do_gives_no_other_text(name: str) -> None:
     """What isn't served must be refused in one line: never another text, and no error from deep inside."""
     family, rows, options = ODD[name]
     model = tiny_model(1, 0.1, **LLAMAS[family]) if family in LLAMAS else model_of(family)
-    given = {name: value(model) if name in ("cache", "encoder_outputs") else value for name, value in options.items()}
+    given = {name: value(model) if name in (CACHE, "encoder_outputs") else value for name, value in options.items()}
     expected: Any = generate(model, rows, **copy.deepcopy(given))
     found: Any = None
     try:
@@ -373,8 +373,8 @@ def test_what_a_caller_may_do_gives_no_other_text(name: str) -> None:
     assert refused or torch.equal(getattr(found, "sequences", found), getattr(expected, "sequences", expected))
 
 
-class Quantised(transformers.cache_utils.BaseQuantizedLayer):
-    def _quantize(self, tensor: Any) -> Any:
+class Quantised(transformers.cache_utils.QuantizedLayer):
+    def _quantize(self, tensor: Any, axis: Any = None) -> Any:
         return tensor
 
     def _dequantize(self, q_tensor: Any) -> Any:
@@ -384,7 +384,7 @@ class Quantised(transformers.cache_utils.BaseQuantizedLayer):
 def unusual(model: Any, *, quantised: bool) -> Any:
     cache = filled(model, "dynamic", 6)
     cache.offloading = not quantised
-    cache.layers = [Quantised()] if quantised else cache.layers  # type: ignore[no-untyped-call]
+    cache.layers = [Quantised()] if quantised else cache.layers
     return cache
 
 
@@ -404,16 +404,16 @@ REFUSED: list[tuple[str, str, Rows, Options, Options]] = [
     ("llama", "stop_strings need the tokenizer", ONE, {"stop_strings": "a"}, {}),
     ("llama", "stop_strings = ['']", ONE, {"stop_strings": [""], "tokenizer": char_tokenizer()}, {}),
     ("llama", "no-such", ONE, {"drafter": "no-such"}, {}),
-    ("llama", "offloaded", ONE, {}, {"cache": lambda model: unusual(model, quantised=False)}),
-    ("llama", "Quantised", ONE, {}, {"cache": lambda model: unusual(model, quantised=True), **ALL}),
-    ("llama", "one row", BATCH, {}, {"cache": lambda model: filled(model, "dynamic", 6, BATCH)}),
-    ("llama", "2 rows", ONE, {}, {"cache": lambda model: filled(model, "dynamic", 6, BATCH)}),
-    ("lfm2", "2 rows", ONE, {}, {"cache": lambda model: filled(model, "by config", 6, BATCH)}),
-    ("llama", "14", ONE, {}, {"cache": lambda model: filled(model, "static", LENGTH)}),
-    ("llama", "14", SHORT, {}, {"cache": lambda model: filled(model, "dynamic", LENGTH)}),
-    ("lfm2", "14", ONE, {}, {"cache": lambda model: filled(model, "by config", LENGTH)}),
-    ("llama", "20", ONE, {}, {"cache": lambda model: filled(model, "", 6, room=20)}),
-    ("mistral", "past its sliding window", ONE, {}, {"cache": lambda model: filled(model, "static", 13)}),
+    ("llama", "offloaded", ONE, {}, {CACHE: lambda model: unusual(model, quantised=False)}),
+    ("llama", "Quantised", ONE, {}, {CACHE: lambda model: unusual(model, quantised=True), **ALL}),
+    ("llama", "one row", BATCH, {}, {CACHE: lambda model: filled(model, "dynamic", 6, BATCH)}),
+    ("llama", "2 rows", ONE, {}, {CACHE: lambda model: filled(model, "dynamic", 6, BATCH)}),
+    ("lfm2", "2 rows", ONE, {}, {CACHE: lambda model: filled(model, "by config", 6, BATCH)}),
+    ("llama", "14", ONE, {}, {CACHE: lambda model: filled(model, "static", LENGTH)}),
+    ("llama", "14", SHORT, {}, {CACHE: lambda model: filled(model, "dynamic", LENGTH)}),
+    ("lfm2", "14", ONE, {}, {CACHE: lambda model: filled(model, "by config", LENGTH)}),
+    ("llama", "20", ONE, {}, {CACHE: lambda model: filled(model, "", 6, room=20)}),
+    ("mistral", "past its sliding window", ONE, {}, {CACHE: lambda model: filled(model, "static", 13)}),
 ]
 
 
@@ -422,12 +422,12 @@ def test_what_is_not_served_is_refused(family: str, message: str, rows: Rows, bo
     """In one line, and before the caller's cache is touched."""
     model = model_of(family)
     given = {name: value(model) if callable(value) else value for name, value in options.items()}
-    before = contents(given.get("cache"))
+    before = contents(given.get(CACHE))
     with pytest.raises(outrider.InputError) as error:
         generate(model, rows, outrider.decoder(**bound), **given)
     assert message in str(error.value)
     assert "\n" not in str(error.value)
-    assert contents(given.get("cache")) == before
+    assert contents(given.get(CACHE)) == before
 
 
 def contents(value: Any) -> Any:
@@ -477,7 +477,7 @@ def test_a_call_that_fails_leaves_the_cache_as_it_was(family: str, kind: str, fa
     before = contents(cache)
     door = outrider.decoder(drafter, streamer=Recorder(4) if fails == "streamer" else None)
     with pytest.raises((outrider.OutriderError, OSError), match="no room"):
-        generate(model, ONE, door, cache=cache, **ends(third) if fails == "criterion" else {})
+        generate(model, ONE, door, **{CACHE: cache}, **ends(third) if fails == "criterion" else {})
     assert contents(cache) == before
 
 

@@ -11,7 +11,7 @@ import transformers
 import outrider
 from outrider import Target
 from outrider.target.probe import probe
-from support import VOCAB, Scripted, char_tokenizer, plain_loop, prompt_of, right_tree, tiny_model
+from support import CACHE, VOCAB, Scripted, char_tokenizer, plain_loop, prompt_of, right_tree, tiny_model
 
 
 def _adapted(model: Any) -> Any:
@@ -160,7 +160,7 @@ def test_a_static_cache_keeps_its_addresses() -> None:
     seen: set[tuple[int, int]] = set()
 
     def look(module: Any, args: Any, kwargs: Any) -> None:
-        layers = kwargs["cache"].layers
+        layers = kwargs[CACHE].layers
         if layers:
             seen.add((layers[0].buffers[0].data_ptr(), layers[0].buffers[0].shape[-2]))
 
