@@ -6,6 +6,7 @@ from outrider.decode.stats import Stats
 from outrider.draft.batch import PADDING, TreeBatch
 from outrider.draft.contract import (
     API,
+    MAX_NODES,
     DraftBatch,
     Drafter,
     DrafterOptions,
@@ -48,6 +49,7 @@ def drafters() -> list[DrafterRecord]:
 
 __all__ = (
     "API",
+    "MAX_NODES",
     "PADDING",
     "POINT",
     "ROOT",

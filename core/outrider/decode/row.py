@@ -82,7 +82,8 @@ class Row:
         depth = max(0, depth if room is None else min(depth, room))
         sampler = self.request.sampler
         decisions = sampler.decisions.at(len(self.ids)) if sampler.decisions else None
-        return DraftView(self.id, self.view, depth, MAX_NODES if depth else 0, sampler.rule, decisions)
+        nodes = MAX_NODES if depth else 0
+        return DraftView(self.id, self.view, depth, nodes, sampler.rule, decisions, sampler.processors.warp)
 
     def scores(self, logits: torch.Tensor, tree: DraftTree) -> NodeScores:
         """Return the scores at a tree's nodes from the forward's logits `[1 + nodes or more, vocab]`."""

@@ -5,7 +5,7 @@ came of it. It never touches the target's cache, and nothing that it proposes ca
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar, overload
 
@@ -128,6 +128,7 @@ class DraftView:
         max_nodes: most nodes that the target verifies at once.
         rule: how the draft will be verified.
         decisions: where the row's random decisions come from; None when it decodes greedily.
+        warp: applies the target's temperature and filters to logits `[rows, vocab]`; see `law`.
     """
 
     row: int
@@ -136,6 +137,20 @@ class DraftView:
     max_nodes: int
     rule: str = "match"
     decisions: DraftDecisions | None = None
+    warp: Callable[[torch.Tensor], torch.Tensor] | None = None
+
+    def law(self, logits: torch.Tensor) -> torch.Tensor:
+        """Return the law q that a model of one's own gives, warped by the target's temperature and filters.
+
+        A drafter that draws from it, or chooses by it and the noise, agrees with the target more often than one that does not.
+
+        Args:
+            logits: `[rows, vocab]` of any floating dtype.
+
+        Returns:
+            `[rows, vocab]` float32, each row's sum 1.
+        """
+        return (logits.float() if self.warp is None else self.warp(logits)).softmax(-1)
 
     @property
     def wants_q(self) -> bool:

@@ -86,6 +86,14 @@ class Processors:
         free = all(type(one) in (*_CONTEXT_FREE, TopPLogitsWarper) for one in processors)
         return cls(tuple(_cheaper(one) for one in processors), free, tuple(padding))
 
+    def warp(self, logits: torch.Tensor) -> torch.Tensor:
+        """Apply those that never look at the ids (temperature, filters) to logits `[rows, vocab]`; returns float32."""
+        scores = logits.to(torch.float32, copy=True)
+        for one in self.chain:
+            if type(one) in (*_CONTEXT_FREE, TopP):
+                scores = one(None, scores)
+        return scores
+
     @property
     def empty(self) -> bool:
         """Whether scores are the logits."""
