@@ -116,7 +116,7 @@ class Scripted(RowDrafter[DrafterOptions]):
         self.ended: list[int] = []
 
     def propose_row(self, view: DraftView) -> DraftTree:
-        return shallow(self.script(view.ids), view.max_depth)
+        return shallow(self.script(view.ids), view.max_depth, view.max_nodes)
 
     def observe(self, batch: OutcomeBatch) -> None:
         self.outcomes += batch.rows
@@ -125,11 +125,11 @@ class Scripted(RowDrafter[DrafterOptions]):
         self.ended += rows
 
 
-def shallow(tree: DraftTree, depth: int) -> DraftTree:
-    """Leave out the nodes below a depth."""
-    if tree.depth <= depth:
+def shallow(tree: DraftTree, depth: int, nodes: int = 64) -> DraftTree:
+    """Leave out the nodes below a depth, and the last beyond a number."""
+    if tree.depth <= depth and len(tree) <= nodes:
         return tree
-    kept = [node for node, found in enumerate(tree.depths()) if found <= depth]
+    kept = [node for node, found in enumerate(tree.depths()) if found <= depth][:nodes]
     place = {-1: -1} | {node: index for index, node in enumerate(kept)}
     return DraftTree(tuple(tree.tokens[n] for n in kept), tuple(place[tree.parents[n]] for n in kept))
 
@@ -215,7 +215,16 @@ class Watched(Target):
         return self.caches[-1]
 
 
+# What drafters that can't do without options get, for a target.
+OPTIONS: dict[str, Callable[[Target], dict[str, Any]]] = {"draft-model": lambda target: {"model": target.model}}
+
+
+def word_of(name: str, target: Target) -> Any:
+    """A registered drafter with the options that it needs."""
+    return {"name": name, "options": OPTIONS[name](target)} if name in OPTIONS else name
+
+
 def every_drafter(target: Target, text: Sequence[int]) -> dict[str, Any]:
     """All registered drafters by name, and a scripted one that knows the text."""
-    known: dict[str, Any] = {record.name: record.name for record in outrider.drafters()}
+    known: dict[str, Any] = {record.name: word_of(record.name, target) for record in outrider.drafters()}
     return known | {name: Scripted(target, script(text)) for name, script in SCRIPTS.items()}

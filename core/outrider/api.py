@@ -36,6 +36,7 @@ from outrider.generation import Result, Stream, generate, generate_batch, stream
 from outrider.hf_generate import Decoder, decoder
 from outrider.plugins.hookspecs import hookimpl
 from outrider.plugins.registry import DrafterRecord, registry
+from outrider.target.follower import Follower
 from outrider.target.inspection import Inspection, inspect
 from outrider.target.load import load
 from outrider.target.model import Target
@@ -66,6 +67,7 @@ __all__ = (
     "Explanation",
     "Features",
     "FetchError",
+    "Follower",
     "GenerationError",
     "InputError",
     "Inspection",

@@ -32,6 +32,10 @@ class ModelError(InputError):
     """A model that can't be found, loaded, or verified exactly."""
 
 
+class PlainDiffersError(ModelError):
+    """Plain steps are not those of `generate`, so that not even a text without drafts can be promised."""
+
+
 class FetchError(InputError):
     """The embedded model could not be fetched or is not what it should be."""
 

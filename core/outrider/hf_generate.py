@@ -92,6 +92,10 @@ class Decoder:
             DrafterError: the drafter failed or broke its contract.
         """
         config = generation_config
+        if "prepare_inputs_for_generation" in vars(model):
+            raise InputError(
+                "a PEFT model with a learned prompt is not served; merge it, or use an adapter inside the layers"
+            )
         _check_inputs(inputs, config, logits_processor)
         if self._streamer is not None and len(input_ids) > 1:
             raise InputError(f"a streamer takes one row, and there are {len(input_ids)}; leave it out of the decoder")
@@ -251,8 +255,10 @@ def _target(model: PreTrainedModel) -> Target:
 def _check_inputs(inputs: Mapping[str, Any], config: GenerationConfig, processors: LogitsProcessorList) -> None:
     check_honoured(config, processors, _HONOURED)
     for name, value in inputs.items():
-        if value is not None and name not in _KNOWN:
-            raise InputError(f"generate's input {name} is not served by outrider; pass input_ids alone")
+        if value is not None and name not in _KNOWN and not (isinstance(value, Mapping) and not value):
+            raise InputError(
+                f"generate's input {name} is not served by outrider: prompts are ids, without images, sounds or embeddings"
+            )
     if inputs.get("use_cache") is False:
         raise InputError("use_cache=False is not served: a draft is kept by its cache")
 

@@ -9,8 +9,10 @@ import torch
 import outrider
 from outrider import DrafterOptions, DraftTree, DraftView, RowDrafter, TreeBatch
 from outrider.check.checks import Check, CheckFailedError, drafter_checks
+from outrider.check.targets import tiny_target
 from outrider.draft.contract import API
 from outrider.plugins.words import make_drafter
+from support import OPTIONS
 
 CHECKS = list(drafter_checks())
 
@@ -18,7 +20,8 @@ CHECKS = list(drafter_checks())
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.name)
 @pytest.mark.parametrize("name", [record.name for record in outrider.drafters()])
 def test_registered_drafters_pass(name: str, check: Check) -> None:
-    check.run(lambda target: make_drafter(name, None, target))
+    options = OPTIONS[name](tiny_target()) if name in OPTIONS else None
+    check.run(lambda target: make_drafter(name, options, target))
 
 
 class Honest(RowDrafter[DrafterOptions]):

@@ -198,17 +198,17 @@ def build(model_type: str, dtype: torch.dtype = torch.float64) -> PreTrainedMode
     Raises:
         BuildError: It cannot be built.
     """
-    return _build(model_type, dtype)
+    return build_with(model_type, dtype)
 
 
 def variants() -> dict[str, Callable[[], PreTrainedModel]]:
     """Further models, by name: rotary scalings that grow with the text, windows, other ways to attend."""
-    llama, phi3 = partial(_build, "llama"), partial(_build, "phi3")
+    llama, phi3 = partial(build_with, "llama"), partial(build_with, "phi3")
     stretched = {"factor": 4.0, "original_max_position_embeddings": SWITCH}
     long = {"original_max_position_embeddings": SWITCH, "short_factor": [1.0] * 4, "long_factor": [1.0, 2.0, 3.0, 4.0]}
     made: dict[str, Callable[[], PreTrainedModel]] = {
-        "falcon-alibi": partial(_build, "falcon", alibi=True),
-        "falcon-new": partial(_build, "falcon", new_decoder_architecture=True),
+        "falcon-alibi": partial(build_with, "falcon", alibi=True),
+        "falcon-new": partial(build_with, "falcon", new_decoder_architecture=True),
         "llama-dynamic": partial(llama, max_position_embeddings=SWITCH, rope_parameters=_rope("dynamic", factor=4.0)),
         "llama-eager": partial(llama, attn_implementation="eager"),
         "llama-linear": partial(llama, rope_parameters=_rope("linear", factor=4.0)),
@@ -216,18 +216,23 @@ def variants() -> dict[str, Callable[[], PreTrainedModel]]:
             llama, rope_parameters=_rope("llama3", **stretched, low_freq_factor=1.0, high_freq_factor=4.0)
         ),
         "llama-yarn": partial(llama, rope_parameters=_rope("yarn", **stretched)),
-        "mixtral-sliding": partial(_build, "mixtral", sliding_window=WINDOW),
+        "mixtral-sliding": partial(build_with, "mixtral", sliding_window=WINDOW),
         "phi3-longrope": partial(
             phi3, original_max_position_embeddings=SWITCH, rope_parameters=_rope("longrope", **long)
         ),
         "phi3-sliding": partial(phi3, sliding_window=WINDOW),
         "qwen2-sliding": partial(
-            _build, "qwen2", use_sliding_window=True, sliding_window=WINDOW, max_window_layers=1, layer_types=SLIDING
+            build_with,
+            "qwen2",
+            use_sliding_window=True,
+            sliding_window=WINDOW,
+            max_window_layers=1,
+            layer_types=SLIDING,
         ),
     }
     # The tiny settings already make these what they are wanted for.
     return made | {
-        name: partial(_build, name) for name in ("bloom", "gemma3_text", "gpt_neo", "llama4_text", "mistral", "mpt")
+        name: partial(build_with, name) for name in ("bloom", "gemma3_text", "gpt_neo", "llama4_text", "mistral", "mpt")
     }
 
 
@@ -235,7 +240,8 @@ def _rope(kind: str, **more: Any) -> dict[str, Any]:
     return {"rope_type": kind, "rope_theta": 1e4, **more}
 
 
-def _build(model_type: str, dtype: torch.dtype = torch.float64, **settings: Any) -> PreTrainedModel:
+def build_with(model_type: str, dtype: torch.dtype = torch.float64, **settings: Any) -> PreTrainedModel:
+    """As `build`, with some of the config's own settings."""
     if model_type in REFUSED:
         raise BuildError(REFUSED[model_type])
     try:

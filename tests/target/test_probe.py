@@ -41,15 +41,13 @@ def test_a_leak_between_branches_is_found(monkeypatch: pytest.MonkeyPatch, dtype
 
 
 def test_a_node_that_does_not_see_its_ancestors_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In half precision only the swap of an ancestor can tell."""
-
     def blind(self: TreeBatch) -> torch.Tensor:
         reach = torch.eye(self.width + 1, dtype=torch.bool)[None]
         reach[:, :, 0] = True
         return reach
 
     monkeypatch.setattr("outrider.draft.batch.TreeBatch.ancestors", blind)
-    assert "don't depend on its ancestors" in _refusal(tiny_model(0, dtype=torch.bfloat16))
+    assert re.search("don't depend on its ancestors|its path's alone", _refusal(tiny_model(0, dtype=torch.bfloat16)))
 
 
 @pytest.mark.parametrize("vocab", [5, 8, 55, 64, 104, 605])

@@ -16,8 +16,8 @@ from outrider.decode.request import Request, read_request
 from outrider.draft.batch import TreeBatch
 from outrider.draft.tree import ROOT, DraftTree
 from outrider.errors import InputError, ModelError
+from outrider.target.exactness import check_trees
 from outrider.target.model import Target
-from outrider.target.probe import check_trees
 from outrider.target.tier import Opening
 from outrider.verify.sampling import NodeScores
 

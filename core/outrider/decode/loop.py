@@ -96,7 +96,8 @@ def take_step(target: Target, drafter: Guard, rows: Sequence[Row], cache: Any, n
 
 def _step(target: Target, drafter: Guard, rows: Sequence[Row], cache: Any, needs: Needs) -> Emitted:
     with timing(_stats(rows), "draft_seconds"):
-        views = [row.draft_view(target.room(row.ids)) for row in rows]
+        columns = target.tier.columns(cache)
+        views = [row.draft_view(target.room(row.ids, columns)) for row in rows]
         batch, trees = drafter.propose(DraftBatch(tuple(views)))
     with timing(_stats(rows), "forward_seconds"):
         scored = target.forward(cache, [row.ids[-1] for row in rows], batch)

@@ -249,14 +249,15 @@ def chunk_of(target: Target, length: int, config: GenerationConfig) -> int:
 def check_rope(target: Target, prompt: int, longest: int) -> None:
     """Refuse a text that grows past the point where `generate` reads it again with other rotary frequencies."""
     switch = compat.RopeSwitch.of(target.model.config.get_text_config())
-    if switch and switch.kind == "dynamic" and prompt > switch.length:
+    if switch and switch.kind == "dynamic" and prompt >= switch.length:
         raise InputError(
             f"the prompt has {prompt} tokens, and beyond {switch.length} the model's frequencies depend on the texts that it "
             f"read before (dynamic rope), so that no text can be promised; shorten the prompt"
         )
-    if switch and switch.kind == "longrope" and prompt <= switch.length < longest:
+    if switch and prompt <= switch.length < longest:
+        why = "reads a text again" if switch.kind == "longrope" else "changes its frequencies for all texts"
         raise InputError(
-            f"the model reads a text again when it grows past {switch.length} tokens (longrope), which is not served; "
+            f"the model {why} when one grows past {switch.length} tokens ({switch.kind} rope), which is not served; "
             f"ask for at most {switch.length - prompt} new tokens"
         )
 

@@ -82,7 +82,7 @@ class Row:
         depth = max(0, depth if room is None else min(depth, room))
         sampler = self.request.sampler
         decisions = sampler.decisions.at(len(self.ids)) if sampler.decisions else None
-        nodes = MAX_NODES if depth else 0
+        nodes = (MAX_NODES if room is None else min(MAX_NODES, room)) if depth else 0
         return DraftView(self.id, self.view, depth, nodes, sampler.rule, decisions, sampler.processors.warp)
 
     def scores(self, logits: torch.Tensor, tree: DraftTree) -> NodeScores:

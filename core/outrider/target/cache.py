@@ -1,6 +1,6 @@
 """The target's keys and values for a few rows, and the position table that says what every column holds."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import torch
@@ -68,7 +68,8 @@ class RowLayer(DynamicLayer):
         if self.static and columns > self.capacity:
             raise ModelError(f"a static cache of {self.capacity} columns can't hold {columns}")
         self.capacity, held = max(self.capacity, 2 * columns if self.buffers else columns), self.used - self.start
-        grown = [states.new_zeros(*states.shape[:-2], self.capacity, states.shape[-1]) for states in like]
+        with torch.inference_mode(False):  # buffers that are made inside it could not be written outside
+            grown = [_zeros(states, self.capacity) for states in like]
         for old, new in zip(self.buffers, grown, strict=False):
             new[..., :held, :] = old[..., :held, :]
         self.buffers = grown
@@ -105,6 +106,28 @@ class RowLayer(DynamicLayer):
         self.cut(self.used)
 
 
+def _zeros(like: torch.Tensor, columns: int) -> torch.Tensor:
+    return torch.zeros((*like.shape[:-2], columns, like.shape[-1]), dtype=like.dtype, device=like.device)
+
+
+def _layers(capacity: int, *, static: bool, windows: Sequence[int | None]) -> Callable[[], RowLayer]:
+    """Return what makes the layers of a cache, one after another.
+
+    A model that makes more of them than its config names has none that slides. Nothing here holds the cache, which would then
+    live until the cycle is found.
+    """
+    made: list[RowLayer] = []
+
+    def make() -> RowLayer:
+        extra = len(made) >= len(windows)
+        made.append(RowLayer(capacity, static=static, window=None if extra else windows[len(made)]))
+        for layer in made if extra else ():
+            layer.window, layer.is_sliding = None, False
+        return made[-1]
+
+    return make
+
+
 class RowCache:
     """The cache of a few rows: transformers' `Cache` of `RowLayer`s, and its position table.
 
@@ -132,19 +155,14 @@ class RowCache:
         windows: Sequence[int | None] = (),
     ) -> None:
         self.windows = windows if rows == 1 and not static else ()
-        self.layers = Cache(layer_class_to_replicate=self._layer)  # type: ignore[arg-type]
+        make = _layers(capacity, static=static, windows=self.windows)
+        self.layers = Cache(layer_class_to_replicate=make)  # type: ignore[arg-type]
         self.positions = torch.empty(rows, 0, dtype=torch.long, device=device)
         self.lengths = [0] * rows
         self.solid = True  # no holes, in any row
         self.capacity = capacity
         self.static = static
         self.wanted = wanted
-
-    def _layer(self) -> RowLayer:
-        """Make the next layer; they come in order."""
-        index = len(self.layers.layers)
-        window = self.windows[index] if index < len(self.windows) else None
-        return RowLayer(self.capacity, static=self.static, window=window)
 
     def __len__(self) -> int:
         return self.positions.shape[1]
@@ -202,6 +220,13 @@ class RowCache:
         """Return every layer's keys and values `[rows, heads, columns, width]`, without what was dropped."""
         rows: Any = self.layers.layers
         return [tuple(buffer[..., : layer.used - layer.start, :] for buffer in layer.buffers) for layer in rows]
+
+    def add_holes(self, count: int) -> None:
+        """Add columns that hold nothing to every row."""
+        for index, (keys, values) in enumerate(self.contents()):
+            self.layers.update(_zeros(keys, count), _zeros(values, count), index)
+        self.append(self.positions.new_full((len(self.lengths), count), -1))
+        self.solid = False
 
     def compact(self) -> None:
         """Move every row's tokens to the front, so that only the shorter rows have holes, and at the end."""

@@ -105,5 +105,9 @@ class Caller:
         if self.names.logits_to_keep:
             inputs["logits_to_keep"] = last
         output: Any = self.model(**inputs, **context)
+        if not isinstance(getattr(output, "logits", None), torch.Tensor):
+            raise ModelError(
+                f"the forward of {type(self.model).__name__} returns a {type(output).__name__} without logits"
+            )
         logits: torch.Tensor = output.logits[0, -last:]
         return logits

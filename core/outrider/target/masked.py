@@ -43,6 +43,10 @@ class MaskedTier(Tier[RowCache]):
         """See `Tier`."""
         return cache.lengths
 
+    def columns(self, cache: RowCache) -> int:
+        """See `Tier`."""
+        return len(cache)
+
     def read(self, cache: RowCache, prompts: Sequence[Sequence[int]], chunk: int) -> Iterator[list[Piece]]:
         """See `Tier`; shorter rows are padded on the left, and the padding's columns are holes."""
         longest = max(map(len, prompts))

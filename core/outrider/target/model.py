@@ -15,6 +15,8 @@ from outrider.target.masked import MaskedTier
 from outrider.target.tier import PLAIN, Opening, Piece, Tier
 from outrider.target.trust import ProbeResult, Trust
 
+# What configs call the longest context that a model was made for.
+_POSITIONS: Final = ("max_position_embeddings", "max_target_positions", "max_seq_len", "n_positions", "n_ctx")
 PREFILL_CHUNK: Final = 2048
 """Most tokens of a prompt that go into one forward, so that its memory does not grow with the prompt."""
 
@@ -109,10 +111,15 @@ class Target:
         """
         self.tier.commit(cache, width, paths)
 
-    def room(self, ids: Sequence[int]) -> int | None:
-        """Return how many ids may be drafted after `ids`; None for as many as one likes. See `Trust`."""
+    def room(self, ids: Sequence[int], columns: int = 0) -> int | None:
+        """Return how many ids may be drafted after `ids`; None for as many as one likes. See `Trust`.
+
+        Args:
+            ids: of a row.
+            columns: of its cache, which may hold holes.
+        """
         ends = [] if self.info.max_positions is None else [self.info.max_positions - len(ids)]
-        trusted = self.trust.room(self, ids)
+        trusted = self.trust.room(self, ids, columns)
         return max(0, min([*ends, *([] if trusted is None else [trusted])])) if ends or trusted is not None else None
 
     def parts_rows(self, longest: int) -> bool:
@@ -132,7 +139,7 @@ def describe(model: PreTrainedModel, tokenizer: Any) -> TargetInfo:
     """Read off the model what drafters may know of it."""
     config: Any = model.config.get_text_config(decoder=True)
     switch = compat.RopeSwitch.of(config)
-    lengths = [getattr(config, "max_position_embeddings", None), switch.length if switch else None]
+    lengths = [*(getattr(config, name, None) for name in _POSITIONS), switch.length if switch else None]
     embeddings: Any = model.get_input_embeddings()
     head: Any = model.get_output_embeddings()
     weight = getattr(head if head is not None else embeddings, "weight", None)
@@ -142,7 +149,7 @@ def describe(model: PreTrainedModel, tokenizer: Any) -> TargetInfo:
         vocab_size=weight.shape[0],
         hidden_size=getattr(config, "hidden_size", None) or embeddings.weight.shape[1],
         num_layers=compat.decoder_layers(model),
-        max_positions=min((length for length in lengths if length), default=None),
+        max_positions=min((one for one in lengths if isinstance(one, int) and one > 0), default=None),
         eos_ids=compat.eos_ids(model.generation_config) if model.generation_config else frozenset(),
         dtype=model.dtype,
         device=embeddings.weight.device,

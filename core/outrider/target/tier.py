@@ -79,6 +79,10 @@ class Tier(ABC, Generic[RowsT]):
     def lengths(self, cache: RowsT) -> list[int]:
         """Return how many committed ids of every row the cache holds."""
 
+    def columns(self, cache: RowsT) -> int:  # noqa: ARG002
+        """Return how many columns the rows share, holes included; 0 where each has its own."""
+        return 0
+
     @abstractmethod
     def read(self, cache: RowsT, prompts: Sequence[Sequence[int]], chunk: int) -> Iterator[list[Piece]]:
         """Read each row's next ids, at least one, in chunks of at most `chunk`; yield what every chunk gave."""

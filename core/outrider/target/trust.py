@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from outrider.errors import ModelError
+from outrider.errors import ModelError, PlainDiffersError
 
 BEYOND: Final = 3
 """How far past a threshold a context must be to say something about it."""
@@ -55,8 +55,8 @@ class Trust:
         """Thresholds that no text has passed yet."""
         return tuple(self._pending)
 
-    def room(self, target: Any, ids: Sequence[int]) -> int | None:
-        """Return how many ids may be drafted after `ids`; None for as many as one likes.
+    def room(self, target: Any, ids: Sequence[int], columns: int = 0) -> int | None:
+        """Return how many nodes may be drafted after `ids`; None for as many as one likes.
 
         No draft reaches past a threshold that no text has passed; the first text that has is used to verify trees again, and
         where they are not exact, nothing is drafted beyond that length any more, in any text.
@@ -67,7 +67,8 @@ class Trust:
             while self._pending and len(ids) >= self._pending[0] + BEYOND:
                 self._pass(target, ids)
             ends = [end for end in (self.limit, *self._pending[:1]) if end is not None]
-            return max(0, min(ends) - len(ids)) if ends else None
+            # A model may go by the column that a token lies in, holes and wide trees counted.
+            return max(0, min(ends) - max(len(ids), columns + 1)) if ends else None
 
     def _pass(self, target: Any, ids: Sequence[int]) -> None:
         threshold = self._pending.pop(0)
@@ -75,6 +76,10 @@ class Trust:
             return  # the next one is passed as well, and one check says it for both
         try:
             self._check(target, ids)
+        except PlainDiffersError as error:
+            raise ModelError(
+                f"{type(target.model).__name__} can't be served in contexts of more than {threshold} tokens: {error}"
+            ) from error
         except ModelError as error:
             self.limit, self._pending = threshold, []
             warnings.warn(
