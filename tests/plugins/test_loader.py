@@ -154,7 +154,14 @@ def test_broken_plugins_become_records_and_the_rest_works(fake: Installed, monke
     assert failed.keys() == REASONS.keys()
     for distribution, reason in REASONS.items():
         assert reason in failed[distribution]
-    assert {one.name for one in registry.drafters()} == {"none", "ngram", "good", "good-too"}
+    assert {one.name for one in registry.drafters()} == {
+        "none",
+        "ngram",
+        "lookahead",
+        "draft-model",
+        "good",
+        "good-too",
+    }
 
 
 def test_asking_for_a_broken_drafter_says_why_it_is_not_there(fake: Installed, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,8 @@ from outrider.target.model import Target
 class Follower:
     """Reads a text as it grows, and guesses beyond it; guesses that did not come true are taken back exactly.
 
-    Every token is fed once, but for those after the last one that came true.
+    Every token is fed once, but for those after the last one that came true. Ids that the model does not know are read as its
+    last one.
 
     Args:
         model: what reads, from `outrider.load`.
@@ -24,6 +25,7 @@ class Follower:
         self._cache: Any = model.open(1)
         self._ids: list[int] = []
         self._sure = 0
+        self._last = model.info.vocab_size - 1
 
     def read(self, ids: Sequence[int]) -> torch.Tensor:
         """Read a text, of which all but the end is known from before.
@@ -42,7 +44,7 @@ class Follower:
             kept, self._cache = 0, self._model.open(1)
         new = list(ids[kept:])
         self._ids[kept:], self._sure = new, len(ids)
-        return self._model.prefill(self._cache, [new])[0]
+        return self._model.prefill(self._cache, [[min(token, self._last) for token in new]])[0]
 
     def guess(self, token: int) -> torch.Tensor:
         """Read a guess after the text and earlier guesses; returns `[vocab]` logits after it."""
