@@ -216,7 +216,13 @@ class Watched(Target):
 
 
 # What drafters that can't do without options get, for a target.
-OPTIONS: dict[str, Callable[[Target], dict[str, Any]]] = {"draft-model": lambda target: {"model": target.model}}
+OPTIONS: dict[str, Callable[[Target], dict[str, Any]]] = {"draft-model": lambda target: {"model": _reader(target)}}
+
+
+def _reader(target: Target) -> Any:
+    """The target's own model as a drafter, or another where it can't be one."""
+    can = target.tier.name != "replay" and not target.model.config.is_encoder_decoder
+    return target.model if can else tiny_model(0, dtype=target.model.dtype)
 
 
 def word_of(name: str, target: Target) -> Any:

@@ -133,6 +133,8 @@ def _load(target: TargetInfo, options: DraftModelOptions) -> Target:
         raise InputError("drafter 'draft-model': a loaded model keeps its dtype and device; leave both out")
     else:
         model = outrider.load(options.model)
+    if model.model.config.is_encoder_decoder:
+        raise InputError(f"drafter 'draft-model': {type(model.model).__name__} is an encoder-decoder; choose a decoder")
     if model.tier.name == "replay":
         raise InputError(
             f"drafter 'draft-model': {type(model.model).__name__} keeps a state that can't be taken back token by token; "

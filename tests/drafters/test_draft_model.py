@@ -259,6 +259,12 @@ def test_what_can_t_serve_is_refused(options: dict[str, Any], message: str) -> N
         outrider.generate(tiny_target(0), prompt_of(3), "draft-model", options)
 
 
+def test_an_encoder_decoder_is_no_draft_model() -> None:
+    draft = lively("t5", num_decoder_layers=2, pad_token_id=0, decoder_start_token_id=0)
+    with pytest.raises(outrider.InputError, match="is an encoder-decoder; choose a decoder"):
+        outrider.generate(tiny_target(0), prompt_of(3), "draft-model", {"model": draft})
+
+
 def test_a_draft_model_with_a_state_is_refused() -> None:
     draft = lively("lfm2", layer_types=["conv", "full_attention"])
     with pytest.raises(outrider.InputError, match="state that can't be taken back"):
