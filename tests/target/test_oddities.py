@@ -166,6 +166,7 @@ def test_dropout_left_on_in_a_layer_is_told() -> None:
     assert "dropout is on in a layer" in _refusal(model)
 
 
+@pytest.mark.skipif("dory" not in transformers.CONFIG_MAPPING, reason="this transformers does not know the type")
 def test_layers_beyond_those_that_the_config_names_slide_nowhere() -> None:
     model = build_with("dory", sliding_window=24)
     target, prompt = outrider.load(model), [2 + token % 60 for token in prompt_of(12)]
