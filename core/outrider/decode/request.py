@@ -257,7 +257,7 @@ def check_rope(target: Target, prompt: int, longest: int) -> None:
     if switch and prompt <= switch.length < longest:
         why = "reads a text again" if switch.kind == "longrope" else "changes its frequencies for all texts"
         raise InputError(
-            f"the model {why} when one grows past {switch.length} tokens (rotary frequencies of kind {switch.kind}), which is not served; "
+            f"the model {why} when one grows past {switch.length} tokens ({switch.kind} frequencies), which is not served; "
             f"ask for at most {switch.length - prompt} new tokens"
         )
 
