@@ -36,8 +36,9 @@ _ROWS_SHORTER: Final = (0, 2, 5)
 NODES: Final = len(_PARENTS)
 
 _TOLERANCE: Final = 2e-4  # parts of many models run in float32 whatever their dtype
-_ROUNDING: Final = 2.0
-_LEAST_ROUNDING: Final = 0.02
+# Root mean squares in half precision: real models' rounding was seen to make up to 0.09, states that are lost 0.2 and more.
+_ROUNDING: Final = 3.0
+_LEAST_ROUNDING: Final = 0.05
 
 
 @dataclass(frozen=True, slots=True)
