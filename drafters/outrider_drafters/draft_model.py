@@ -12,6 +12,7 @@ from pydantic import Field
 
 import outrider
 from outrider import (
+    ROOT,
     DrafterOptions,
     DraftLaws,
     DraftTree,
@@ -74,7 +75,8 @@ class DraftModel(RowDrafter[DraftModelOptions]):
         if depth < 1 or (longest is not None and len(view.ids) + depth > longest):
             return DraftTree()
         follower, laws = self._rows[view.row], list[torch.Tensor]()
-        logits, tokens, parents, trunk, chance = follower.read(view.ids), list[int](), list[int](), -1, 1.0
+        logits, trunk, chance = follower.read(view.ids), ROOT, 1.0
+        tokens, parents, q_rows = list[int](), list[int](), list[int]()
         while len(laws) < depth:
             law = self._law(view, logits)
             chance *= float(law.max()) if self.options.confidence else 1.0
@@ -82,6 +84,7 @@ class DraftModel(RowDrafter[DraftModelOptions]):
                 break
             laws.append(law)
             chosen = self._choose(view, law, len(laws))
+            q_rows += [len(laws) - 1] * len(chosen)
             parents += [trunk] * len(chosen)
             trunk = len(tokens)
             tokens += chosen
@@ -90,13 +93,10 @@ class DraftModel(RowDrafter[DraftModelOptions]):
         coupled = not view.wants_q and view.noise(1, torch.zeros(1, dtype=torch.long)) is not None and bool(tokens)
         if not view.wants_q or not tokens:
             return DraftTree(tuple(tokens), tuple(parents), coupled=coupled)
-        depths = DraftTree(tuple(tokens), tuple(parents)).depths()
-        return DraftTree(
-            tuple(tokens), tuple(parents), tuple(level - 1 for level in depths), DraftLaws(torch.stack(laws))
-        )
+        return DraftTree(tuple(tokens), tuple(parents), tuple(q_rows), DraftLaws(torch.stack(laws)))
 
     def _law(self, view: DraftView, logits: torch.Tensor) -> torch.Tensor:
-        """Return the draft's law over the ids that both models have, on the CPU in float64, its sum 1."""
+        """Return the draft's law over the ids that both models have, in float64, its sum 1."""
         logits = logits[: self._shared]
         if self.options.temperature is not None:
             law = (logits.double() / self.options.temperature).softmax(-1)

@@ -16,7 +16,7 @@ from outrider.decode.request import Request, read_request
 from outrider.draft.batch import TreeBatch
 from outrider.draft.tree import ROOT, DraftTree
 from outrider.errors import InputError, ModelError
-from outrider.target.exactness import check_trees
+from outrider.target.exactness import check_trees, is_half
 from outrider.target.model import Target
 from outrider.target.tier import Opening
 from outrider.verify.sampling import NodeScores
@@ -114,11 +114,9 @@ def _trees_hold(target: Target, ids: Sequence[int]) -> bool:
     """Say whether trees after this context are verified exactly, which a gap can't tell."""
     if len(ids) == 1:  # nothing was committed before it, so no tree hung there
         return True
-    half = target.model.dtype not in (torch.float32, torch.float64)
+    most = 0 if is_half(target) else 1  # in half precision a path alone says little about a single place
     try:
-        check_trees(
-            target, ids, most=0 if half else 1
-        )  # in half precision a path alone says little about a single place
+        check_trees(target, ids, most=most)
     except ModelError:
         return False
     return True

@@ -107,13 +107,8 @@ def windows(model: PreTrainedModel) -> list[int | None]:
     config: Any = model.config.get_text_config(decoder=True)
     try:
         _, settings = get_layer_types_and_kwargs(config)
-    except (
-        AttributeError,
-        KeyError,
-        TypeError,
-        ValueError,
-    ):  # transformers doesn't know the layers: nothing is dropped
-        return []
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return []  # transformers doesn't know the layers: nothing is dropped
     return [one.get("sliding_window") for one in settings]
 
 

@@ -59,7 +59,7 @@ class Ruler:
     @classmethod
     def of(cls, target: Target, committed: Sequence[int], context: Mapping[str, Any] | None = None) -> "Ruler":
         """Make the ruler of a model; in half precision its rounding is measured on a text."""
-        if target.model.dtype in (torch.float32, torch.float64):
+        if not is_half(target):
             return cls(False, _TOLERANCE)
         context = compat.encode(target.model, list(committed)) if context is None else context
         read = max(1, len(committed) - _MEASURED)
@@ -90,6 +90,11 @@ class Ruler:
 def _rms(logits: torch.Tensor, others: torch.Tensor) -> float:
     difference = (logits.double() - others.double()).square().mean().sqrt()
     return float(difference) / max(float(others.double().std()), 1e-9)
+
+
+def is_half(target: Target) -> bool:
+    """Say whether a model runs in half precision, where rounding is as large as many a fault."""
+    return target.model.dtype not in (torch.float32, torch.float64)
 
 
 def check_repeats(target: Target, ids: Sequence[int]) -> None:

@@ -75,9 +75,9 @@ class MaskedTier(Tier[RowCache]):
         trees = trees.to(self.device)
         start = torch.tensor(cache.lengths, device=self.device)[:, None]
         ids = torch.cat([torch.tensor(roots, device=self.device)[:, None], trees.tokens], 1)
-        ancestors = trees.ancestors()
-        positions = start + ancestors.sum(-1) - 1
-        scored = self._feed(cache, ids, positions, ancestors if trees.width else None)
+        ancestors = trees.ancestors() if trees.width else None
+        positions = start if ancestors is None else start + ancestors.sum(-1) - 1
+        scored = self._feed(cache, ids, positions, ancestors)
         cache.append(positions)
         return scored
 
