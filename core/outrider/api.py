@@ -18,6 +18,8 @@ from outrider.draft.contract import (
     TargetInfo,
     TokenView,
 )
+from outrider.draft.drawing import draw_trees
+from outrider.draft.expansion import Expansion, Shape, Sharpness
 from outrider.draft.features import Features, Needs, layer_output
 from outrider.draft.laws import POINT, DraftLaws
 from outrider.draft.tree import ROOT, DraftTree
@@ -64,6 +66,7 @@ __all__ = (
     "DrafterError",
     "DrafterOptions",
     "DrafterRecord",
+    "Expansion",
     "Explanation",
     "Features",
     "FetchError",
@@ -82,6 +85,8 @@ __all__ = (
     "RowDrafter",
     "RowStart",
     "Session",
+    "Shape",
+    "Sharpness",
     "Stats",
     "Step",
     "Stream",
@@ -92,6 +97,7 @@ __all__ = (
     "UnknownDrafterError",
     "decoder",
     "drafters",
+    "draw_trees",
     "explain",
     "generate",
     "generate_batch",

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import outrider
-from outrider import DraftTree, Outcome, OutcomeBatch, Target
+from outrider import DraftBatch, Outcome, OutcomeBatch, Target, TreeBatch
 from outrider_drafters.draft_model import DraftModel, DraftModelOptions
 from support import (
     VOCAB,
@@ -36,15 +36,17 @@ def _noisy(model: Any, spread: float = 0.02, seed: int = 0) -> Any:
 @pytest.mark.parametrize(
     "options", [{}, {"temperature": 1.0, "seed": 3}, {"temperature": 0.7, "top_p": 0.9, "seed": 4}]
 )
+@pytest.mark.parametrize("shape", [{}, {"branching": 3}])
 @pytest.mark.parametrize("length", [1, 4, 7])
-def test_the_target_as_its_own_drafter_is_right_every_time(length: int, options: dict[str, Any]) -> None:
+def test_the_target_as_its_own_drafter_is_right_every_time(
+    length: int, shape: dict[str, Any], options: dict[str, Any]
+) -> None:
     """Greedy, and coupled to the target's noise: mean acceptance length is the draft's length and the bonus."""
-    for seed in range(4):
+    for seed in range(2):
         target, prompt = tiny_target(seed), prompt_of(9, seed)
         settings: dict[str, Any] = {"max_new_tokens": 1 + 5 * (length + 1), **options}
-        result = outrider.generate(
-            target, prompt, "draft-model", {"model": target.model, "draft_tokens": length}, **settings
-        )
+        drafting = {"model": target.model, "draft_tokens": length, **shape}
+        result = outrider.generate(target, prompt, "draft-model", drafting, **settings)
         assert result.token_ids == outrider.generate(target, prompt, "none", **settings).token_ids
         assert result.stats.num_steps == 5
         assert result.stats.mean_acceptance_length == length + 1
@@ -62,12 +64,12 @@ def test_q_that_is_p_is_accepted_whole(rule: str, branching: int) -> None:
 
 
 @pytest.mark.parametrize("settings", [{}, {"temperature": 1.0}, {"temperature": 0.5, "top_k": 8}])
-@pytest.mark.parametrize("branching", [1, 3])
-def test_a_model_that_is_a_little_off_is_right_now_and_then(branching: int, settings: dict[str, Any]) -> None:
+@pytest.mark.parametrize("shape", [{}, {"branching": 3}, {"branching": 3, "nodes": 16}])
+def test_a_model_that_is_a_little_off_is_right_now_and_then(shape: dict[str, Any], settings: dict[str, Any]) -> None:
     accepted = 0
     for seed in range(5):
         target, prompt = tiny_target(seed), prompt_of(9, seed)
-        options = {"model": _noisy(target.model), "branching": branching}
+        options = {"model": _noisy(target.model), **shape}
         result = outrider.generate(target, prompt, "draft-model", options, max_new_tokens=40, seed=seed, **settings)
         assert (
             result.token_ids
@@ -154,13 +156,12 @@ def test_a_wrong_draft_now_and_then_leaves_nothing_in_the_draft_s_cache() -> Non
     class Spoiling(DraftModel):
         rounds = 0
 
-        def propose_row(self, view: Any) -> DraftTree:
-            tree = super().propose_row(view)
+        def propose(self, batch: DraftBatch) -> TreeBatch:
+            trees = super().propose(batch)
             self.rounds += 1
-            if self.rounds in (3, 7) and len(tree) > 1:
-                wrong = (tree.tokens[0], (tree.tokens[1] + 1) % VOCAB, *tree.tokens[2:])
-                return DraftTree(wrong, tree.parents)
-            return tree
+            if self.rounds in (3, 7) and trees.width > 1:
+                trees.tokens[0, 1] = (trees.tokens[0, 1] + 1) % VOCAB
+            return trees
 
     outcomes: list[Outcome] = []
 

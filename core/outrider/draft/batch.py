@@ -95,6 +95,21 @@ class TreeBatch:
         """Nodes a row, padding included."""
         return self.tokens.shape[1]
 
+    def among(self, places: Sequence[int], rows: int) -> "TreeBatch":
+        """Return a batch of more rows, where these are at `places`, rising, and the others are empty."""
+        if len(places) == rows:
+            return self
+        index = torch.tensor(places, device=self.tokens.device)
+
+        def spread(part: torch.Tensor, value: int) -> torch.Tensor:
+            whole = part.new_full((rows, self.width), value)
+            return whole.index_copy(0, index, part)
+
+        q_rows = None if self.q_rows is None else spread(self.q_rows, POINT)
+        scouts = None if self.scouts is None else spread(self.scouts, False)
+        tokens, parents = spread(self.tokens, 0), spread(self.parents, PADDING)
+        return TreeBatch(tokens, parents, q_rows, self.laws, self.coupled, scouts)
+
     def to(self, device: torch.device) -> "TreeBatch":
         """Move the tensors to `device`."""
         q_rows = None if self.q_rows is None else self.q_rows.to(device, non_blocking=True)

@@ -208,6 +208,36 @@ class RowCache:
         self.lengths = [length]
         return True
 
+    def shorten(self, lengths: Sequence[int]) -> bool:
+        """Forget what each row holds beyond a length; false where a window is gone."""
+        if len(lengths) == 1 and self.solid:
+            return self.truncate(lengths[0])
+        if any(length < held for length, held in zip(lengths, self.lengths, strict=True)):
+            beyond = self.positions >= torch.tensor(lengths, device=self.positions.device)[:, None]
+            self.positions = self.positions.masked_fill(beyond, -1)
+            self.lengths = list(lengths)
+            self.compact()
+        return True
+
+    def extend(self, contents: Sequence[tuple[torch.Tensor, torch.Tensor]], counts: Sequence[int]) -> None:
+        """Take over keys and values that were computed elsewhere, for the rows' next ids.
+
+        Args:
+            contents: for every layer `[rows, heads, longest, width]`, shorter rows padded on the left.
+            counts: how many ids each row gets, at least one in some row.
+        """
+        for index, (keys, values) in enumerate(contents):
+            self.layers.update(keys, values, index)
+        longest = max(counts)
+        where = [
+            [-1] * (longest - count) + list(range(length, length + count))
+            for length, count in zip(self.lengths, counts, strict=True)
+        ]
+        self.append(torch.tensor(where, device=self.positions.device))
+        self.lengths = [length + count for length, count in zip(self.lengths, counts, strict=True)]
+        self.solid = self.solid and min(counts) == longest
+        self.forget()
+
     def adopt(self, contents: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> None:
         """Take over the keys and values of a single row, a pair a layer."""
         length = contents[0][0].shape[-2] if contents else 0

@@ -81,6 +81,25 @@ class MaskedTier(Tier[RowCache]):
         cache.append(positions)
         return scored
 
+    def grow(self, cache: RowCache, ids: torch.Tensor, sees: torch.Tensor | None) -> Scored:
+        """Score nodes below others that are in the cache and not committed; for trees that a model of one's own reads.
+
+        Args:
+            cache: all committed ids are read; after them come the nodes of earlier calls.
+            ids: `[rows, count]` int64.
+            sees: `[rows, count, earlier + count]` bool, which of the earlier nodes and of these every node sees: its ancestors
+                and itself. None where it is all that come before it, in a cache without holes.
+        """
+        start = torch.tensor(cache.lengths, device=self.device)[:, None]
+        if sees is None:
+            first = len(cache) - cache.lengths[0]
+            positions = start + torch.arange(first, first + ids.shape[1], device=self.device)
+        else:
+            positions = start + sees.sum(-1) - 1
+        scored = self._feed(cache, ids, positions, sees)
+        cache.append(positions)
+        return scored
+
     def commit(self, cache: RowCache, width: int, paths: Sequence[Sequence[int]]) -> None:
         """See `Tier`."""
         cache.keep(len(cache) - 1 - width, [[0, *[node + 1 for node in path]] for path in paths])
@@ -121,7 +140,7 @@ class MaskedTier(Tier[RowCache]):
         *,
         last_only: bool = False,
     ) -> Scored:
-        """Run the model on new columns; `ancestors` `[rows, Q, Q]` says what they see of each other, by default the past."""
+        """Run the model on new columns; `ancestors` `[rows, Q, nodes + Q]` says which of the last ones they see."""
         masks = None
         # Without holes and branches the model's own rule is what plain decoding applies; it needs no mask.
         if ancestors is not None or not cache.solid or (cache.static and len(cache)):
@@ -137,7 +156,8 @@ def _table(cache: RowCache, positions: torch.Tensor, ancestors: torch.Tensor | N
         own = torch.eye(count, dtype=torch.bool, device=positions.device)
         ancestors = (positions >= 0)[:, None, :] | own
     columns = torch.cat([cache.positions, positions], 1)
-    visible = torch.cat([(cache.positions >= 0)[:, None, :].expand(-1, count, -1), ancestors], 2)
+    committed = cache.positions[:, : columns.shape[1] - ancestors.shape[2]] >= 0
+    visible = torch.cat([committed[:, None, :].expand(-1, count, -1), ancestors], 2)
     spare = cache.capacity - columns.shape[1] if cache.static and len(cache) else 0
     if spare > 0:
         columns = torch.nn.functional.pad(columns, (0, spare), value=-1)

@@ -1,0 +1,198 @@
+"""Growing draft trees by score, a level at a time, for several rows at once.
+
+EAGLE-2's dynamic tree (Li et al. 2024, arXiv:2406.16858, section 4): at every level the nodes of the best cumulative scores go
+on, and in the end the best under the node budget are kept. The score is cumulative log q where the target decodes greedily.
+Where it draws, trees are coupled: a token's score is log q + noise, with the very noise that the target will draw with, and
+cumulative are log_softmax(sharpness (log q + noise)), an estimate of the chance that the token is the target's draw.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import torch
+
+from outrider.draft.batch import PADDING, TreeBatch
+from outrider.draft.contract import DraftView
+from outrider.draft.tree import ROOT
+
+Law = Callable[[DraftView, torch.Tensor], torch.Tensor]
+"""Makes of a view and logits `[count, draft vocab]` the laws q `[count, draft vocab]`, each row's sum 1."""
+
+Guess = Callable[[torch.Tensor, torch.Tensor | None], torch.Tensor]
+"""Reads tokens `[rows, count]` below `parents` as `Follower.guess` does; returns `[rows, count, draft vocab]` logits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """How a tree grows.
+
+    Args:
+        depth: longest path.
+        branching: children of every node that goes on.
+        beams: nodes of a level that go on.
+        nodes: most nodes that are kept.
+        confidence: paths end where the product of the laws' largest chances falls below it.
+    """
+
+    depth: int
+    branching: int = 1
+    beams: int = 1
+    nodes: int = 64
+    confidence: float = 0.0
+
+
+class Sharpness:
+    """How sharply log q + noise tells the target's draw: the factor in the softmax of coupled scores, learned from draws.
+
+    The gradient of the draws' log-likelihood, over the variance of the scores (Newton's step), with a small rate.
+    """
+
+    _RATE: Final = 0.05
+
+    def __init__(self) -> None:
+        self._value: torch.Tensor | None = None
+
+    def factor(self, like: torch.Tensor) -> torch.Tensor:
+        """Return the factor as a scalar on the device of `like`; 1 before anything was learned."""
+        if self._value is None:
+            self._value = torch.ones((), dtype=torch.float64, device=like.device)
+        return self._value.to(like.device)
+
+    def learn(self, scores: torch.Tensor, token: int) -> None:
+        """Take in what the target drew.
+
+        Args:
+            scores: `[vocab]` float64, log q + noise of its draw's position.
+            token: the draw.
+        """
+        if token >= len(scores):
+            return
+        factor = self.factor(scores)
+        chances = (factor * scores).softmax(-1)
+        finite = scores.clamp(min=-1e4)  # a filtered token's is -inf, and its chance 0
+        mean = (chances * finite).sum()
+        variance = (chances * (finite - mean).square()).sum()
+        step = self._RATE * (finite[token] - mean) / (1.0 + variance)
+        self._value = (factor + step.clamp(-0.1, 0.1)).clamp(0.1, 4.0)
+
+
+class Expansion:
+    """Grows the trees of some rows.
+
+    Args:
+        views: the rows.
+        shape: how the trees grow, within each row's `max_depth` and `max_nodes`.
+        law: makes laws of the drafter's logits.
+        sharpness: of coupled scores.
+        id_map: `[draft vocab]` int64, the target's id of every draft id; None where they are the same.
+    """
+
+    def __init__(
+        self,
+        views: Sequence[DraftView],
+        shape: Shape,
+        law: Law,
+        sharpness: Sharpness,
+        id_map: torch.Tensor | None = None,
+    ) -> None:
+        self._views, self._shape, self._law, self._sharpness, self._id_map = views, shape, law, sharpness, id_map
+        self._depth = min(shape.depth, max(view.max_depth for view in views))
+        self.first: torch.Tensor | None = None
+        """`[rows, draft vocab]` float64, log q + noise of the first level; None where nothing is coupled."""
+
+    def grow(self, logits: torch.Tensor, guess: Guess) -> TreeBatch:
+        """Grow the trees.
+
+        Args:
+            logits: `[rows, draft vocab]` after the texts.
+            guess: reads a level's nodes.
+        """
+        shape = self._shape
+        rows, device = len(logits), logits.device
+        levels: list[tuple[torch.Tensor, ...]] = []
+        front = _Front.root(rows, logits[:, None])
+        made = fed = 0
+        for level in range(1, self._depth + 1):
+            tokens, scores, chances = self._children(level, front)
+            parents = front.nodes[..., None].expand_as(tokens)
+            levels.append(tuple(part.flatten(1) for part in (tokens, parents, scores)))
+            if level == self._depth or (shape.confidence and not bool((scores > -torch.inf).any())):
+                break
+            count = min(shape.beams, levels[-1][0].shape[1])
+            best = levels[-1][2].topk(count).indices
+            below = front.fed.gather(1, best // tokens.shape[2])
+            chosen = levels[-1][0].gather(1, best)
+            front = _Front(
+                guess(chosen, below if count > 1 else None),
+                nodes=made + best,
+                scores=levels[-1][2].gather(1, best),
+                chances=chances.gather(1, best // tokens.shape[2]),
+                fed=torch.arange(fed, fed + count, device=device).expand(rows, -1),
+            )
+            made, fed = made + levels[-1][0].shape[1], fed + count
+        return self._kept(*(torch.cat(parts, 1) for parts in zip(*levels, strict=True)))
+
+    def _children(self, level: int, front: "_Front") -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Return tokens and cumulative scores `[rows, front, branching]`, and the front's cumulative chances."""
+        chosen: list[tuple[torch.Tensor, torch.Tensor]] = []
+        surest, plain = [], []
+        for view, logits in zip(self._views, front.logits, strict=True):
+            law = self._law(view, logits).double()
+            surest.append(law.amax(-1))
+            scores = law.log()
+            ids = torch.arange(scores.shape[-1], device=scores.device) if self._id_map is None else self._id_map
+            noise = view.noise(level, ids)
+            raw = scores if noise is None else scores + noise
+            plain.append(raw[0])
+            values, tokens = raw.topk(min(self._shape.branching, raw.shape[-1]))
+            if noise is not None:
+                sharp = self._sharpness.factor(raw) * raw
+                values = self._sharpness.factor(raw) * values - sharp.logsumexp(-1, keepdim=True)
+            chosen.append((tokens, values))
+        if level == 1 and any(view.noise(1, torch.zeros(1, dtype=torch.long)) is not None for view in self._views):
+            self.first = torch.stack(plain)
+        tokens, values = (torch.stack(part) for part in zip(*chosen, strict=True))
+        chances = front.chances + torch.stack(surest).log()
+        if self._shape.confidence:
+            unsure = chances < torch.tensor(self._shape.confidence, device=chances.device).log()
+            values = values.masked_fill(unsure[..., None], -torch.inf)
+        shallow = torch.tensor([level <= view.max_depth for view in self._views], device=values.device)
+        values = values.masked_fill(~shallow[:, None, None], -torch.inf)
+        return tokens, front.scores[..., None] + values, chances
+
+    def _kept(self, tokens: torch.Tensor, parents: torch.Tensor, scores: torch.Tensor) -> TreeBatch:
+        """Keep the best nodes under the budget, in the order in which they were made."""
+        rows, made = tokens.shape
+        room = torch.tensor([min(self._shape.nodes, view.max_nodes) for view in self._views], device=tokens.device)
+        # Stable, so that of equal scores the shallower stays: a child's is never above its parent's.
+        order = scores.sort(dim=1, descending=True, stable=True).indices
+        rank = torch.empty_like(order).scatter_(1, order, torch.arange(made, device=order.device).expand(rows, -1))
+        stays = (rank < room[:, None]) & (scores > -torch.inf)
+        place = stays.cumsum(1) - 1
+        width = min(made, max(min(self._shape.nodes, view.max_nodes) for view in self._views))
+        target = torch.where(stays, place, width)  # what goes lands in a column that is cut off
+        above = torch.where(parents == ROOT, ROOT, place.gather(1, parents.clamp(min=0)))
+        if self._id_map is not None:
+            tokens = self._id_map[tokens]
+        packed = torch.zeros(rows, width + 1, dtype=torch.long, device=tokens.device).scatter_(1, target, tokens)
+        hung = torch.full_like(packed, PADDING).scatter_(1, target, above)
+        return TreeBatch(packed[:, :width], hung[:, :width], coupled=self.first is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Front:
+    """The nodes that go on: `[rows, front]`, and their logits `[rows, front, draft vocab]`."""
+
+    logits: torch.Tensor
+    nodes: torch.Tensor
+    scores: torch.Tensor
+    chances: torch.Tensor
+    fed: torch.Tensor
+
+    @classmethod
+    def root(cls, rows: int, logits: torch.Tensor) -> "_Front":
+        """Begin at the root."""
+        roots = torch.full((rows, 1), ROOT, device=logits.device)
+        zeros = torch.zeros(rows, 1, dtype=torch.float64, device=logits.device)
+        return cls(logits, roots, zeros, zeros, roots)

@@ -1,0 +1,121 @@
+"""What drafters with a causal model of their own have in common: it follows the texts, and trees grow from its logits."""
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from pydantic import Field
+
+from outrider import (
+    DraftBatch,
+    Drafter,
+    DrafterOptions,
+    DraftTree,
+    DraftView,
+    Expansion,
+    Follower,
+    InputError,
+    OutcomeBatch,
+    RowStart,
+    Shape,
+    Sharpness,
+    Target,
+    TargetInfo,
+    TreeBatch,
+    draw_trees,
+)
+
+
+class FollowingOptions(DrafterOptions):
+    """Options of how a drafter's own model drafts."""
+
+    draft_tokens: int = Field(default=4, ge=1, le=63, description="longest draft")
+    branching: int = Field(default=1, ge=1, le=16, description="tokens below every node that goes on")
+    nodes: int = Field(
+        default=0,
+        ge=0,
+        le=64,
+        description="nodes of a dynamic tree; 0 for a chain with siblings, of which the first goes on",
+    )
+    confidence: float = Field(default=0.0, ge=0.0, lt=1.0, description="stop below this chance of the draft so far")
+    temperature: float | None = Field(default=None, gt=0.0, description="of the draft; by default the target's")
+
+
+class Following(Drafter[Any]):
+    """Lets a causal model guess what comes next: greedily, coupled to the target's noise, or drawn."""
+
+    def __init__(self, target: TargetInfo, options: Any) -> None:
+        super().__init__(target, options)
+        self._model = self._load()
+        self._follower = Follower(self._model)
+        if options.nodes and not self._follower.trees:
+            raise InputError(
+                f"drafter '{self.name}': {type(self._model.model).__name__} reads chains only (tier {self._model.tier.name}); "
+                f"leave out nodes"
+            )
+        self._shared = min(target.vocab_size, self._model.info.vocab_size)
+        self._sharpness = Sharpness()
+        self._scores: dict[int, torch.Tensor] = {}
+
+    @abstractmethod
+    def _load(self) -> Target:
+        """Return the model that drafts."""
+
+    def begin(self, rows: Sequence[RowStart]) -> None:
+        """Open a cache for the rows."""
+        self._follower.begin([start.row for start in rows])
+
+    def observe(self, batch: OutcomeBatch) -> None:
+        """Learn how well coupled scores tell the target's draws."""
+        for outcome in batch.rows:
+            scores = self._scores.pop(outcome.row, None)
+            if scores is not None and outcome.tokens:
+                self._sharpness.learn(scores, outcome.tokens[0])
+
+    def truncate(self, row: int, length: int) -> None:
+        """Go on from the first `length` ids."""
+        self._follower.forget(row, length)
+
+    def end(self, rows: Sequence[int]) -> None:
+        """Drop the rows' caches."""
+        self._follower.end(rows)
+        for row in rows:
+            self._scores.pop(row, None)
+
+    def propose(self, batch: DraftBatch) -> TreeBatch:
+        """Propose trees of the model's tokens; nothing where a text is too long for it."""
+        places = [at for at, view in enumerate(batch.rows) if self._has_room(view)]
+        views = [batch.rows[at] for at in places]
+        if not views:
+            return TreeBatch.pack([DraftTree()] * len(batch.rows))
+        logits = self._follower.read([view.row for view in views], [view.ids for view in views])
+        shape = self._shape()
+        if views[0].wants_q:
+            trees = draw_trees(views, shape, self._law, logits, self._follower.guess)
+        else:
+            expansion = Expansion(views, shape, self._law, self._sharpness)
+            trees = expansion.grow(logits, self._follower.guess)
+            if expansion.first is not None:
+                self._scores |= {view.row: scores for view, scores in zip(views, expansion.first, strict=True)}
+        return trees.among(places, len(batch.rows))
+
+    def _shape(self) -> Shape:
+        options = self.options
+        if options.nodes:
+            return Shape(options.draft_tokens, options.branching, options.branching, options.nodes, options.confidence)
+        most = options.draft_tokens * options.branching
+        return Shape(options.draft_tokens, options.branching, 1, most, options.confidence)
+
+    def _has_room(self, view: DraftView) -> bool:
+        longest = self._model.info.max_positions
+        depth = min(self.options.draft_tokens, view.max_depth)
+        return depth > 0 and (longest is None or len(view.ids) + depth <= longest)
+
+    def _law(self, view: DraftView, logits: torch.Tensor) -> torch.Tensor:
+        """Return the draft's laws `[count, shared vocab]` over the ids that both models have."""
+        logits = logits[..., : self._shared]
+        heat: float | None = self.options.temperature
+        if heat is not None:
+            return (logits.double() / heat).softmax(-1)
+        return view.law(logits)

@@ -1,0 +1,148 @@
+"""Trees grown by score, against the same algorithm written out over dictionaries of paths."""
+
+import math
+from collections.abc import Sequence
+
+import pytest
+import torch
+
+from outrider import ROOT, DraftTree, DraftView, Expansion, Shape, Sharpness, TokenView
+from outrider.verify.decisions import Keyed
+
+VOCAB = 11
+
+
+def logits_after(row: int, path: Sequence[int]) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(hash((row, *path)) % 2**31)
+    return 2 * torch.randn(VOCAB, generator=generator, dtype=torch.float64)
+
+
+def law(view: DraftView, logits: torch.Tensor) -> torch.Tensor:
+    return view.law(logits).double()
+
+
+def view_of(row: int, depth: int = 8, nodes: int = 64, seed: int | None = None) -> DraftView:
+    decisions = None if seed is None else Keyed(seed).at(4)
+    return DraftView(row, TokenView([1, 2, 3, 4]), depth, nodes, decisions=decisions, warp=lambda logits: logits)
+
+
+class Reader:
+    """Answers guesses from the paths that they are on."""
+
+    def __init__(self, rows: int) -> None:
+        self.paths: list[list[tuple[int, ...]]] = [[] for _ in range(rows)]
+        self.fed = 0
+
+    def guess(self, tokens: torch.Tensor, parents: torch.Tensor | None) -> torch.Tensor:
+        first = len(self.paths[0])
+        found = []
+        for row, known in enumerate(self.paths):
+            below = [first - 1] * tokens.shape[1] if parents is None else parents[row].tolist()
+            paths = [
+                (*(() if at == ROOT else known[at]), token)
+                for at, token in zip(below, tokens[row].tolist(), strict=True)
+            ]
+            known += paths
+            found.append(torch.stack([logits_after(row, path) for path in paths]))
+        self.fed += tokens.shape[1]
+        return torch.stack(found)
+
+
+def expected_paths(view: DraftView, row: int, shape: Shape) -> set[tuple[int, ...]]:
+    """EAGLE-2's algorithm: levels of `beams` nodes with `branching` children, then the best `nodes` of all."""
+    scores: dict[tuple[int, ...], float] = {}
+    front: dict[tuple[int, ...], float] = {(): 0.0}
+    for level in range(1, min(shape.depth, view.max_depth) + 1):
+        made = {}
+        for path, score in front.items():
+            raw = logits_after(row, path).float().log_softmax(-1).double()
+            noise = view.noise(level, torch.arange(VOCAB))
+            raw = raw if noise is None else (raw + noise)
+            own = raw if noise is None else raw.log_softmax(-1)
+            for token in raw.topk(shape.branching).indices.tolist():
+                made[(*path, token)] = score + float(own[token])
+        scores |= made
+        front = dict(sorted(made.items(), key=lambda item: -item[1])[: shape.beams])
+    best = sorted(scores, key=lambda path: (-scores[path], len(path)))
+    return set(best[: min(shape.nodes, view.max_nodes)])
+
+
+def paths_of(tree: DraftTree) -> set[tuple[int, ...]]:
+    return {tuple(tree.tokens[one] for one in tree.path(node)) for node in range(len(tree))}
+
+
+@pytest.mark.parametrize("seed", [None, 5])
+@pytest.mark.parametrize(
+    "shape", [Shape(4), Shape(5, 3, 1, 15), Shape(4, 3, 3, 12), Shape(3, 4, 4, 60), Shape(6, 2, 5, 9)]
+)
+def test_trees_are_those_of_the_algorithm(shape: Shape, seed: int | None) -> None:
+    views = [view_of(0, seed=seed), view_of(1, depth=2, seed=seed), view_of(2, nodes=5, seed=seed)]
+    reader = Reader(3)
+    expansion = Expansion(views, shape, law, Sharpness())
+    batch = expansion.grow(torch.stack([logits_after(row, ()) for row in range(3)]), reader.guess)
+    for row, (view, tree) in enumerate(zip(views, batch.unpack(), strict=True)):
+        assert paths_of(tree) == expected_paths(view, row, shape)
+        assert tree.coupled == (seed is not None)
+    assert (expansion.first is not None) == (seed is not None)
+    fronts = [1]
+    while len(fronts) < shape.depth:
+        fronts.append(min(shape.beams, fronts[-1] * shape.branching))
+    assert reader.fed == sum(fronts[1:])
+
+
+def test_an_id_map_leads_to_the_target_s_ids() -> None:
+    ids = torch.arange(VOCAB) * 3 + 2
+    seen = []
+
+    class Listening(Reader):
+        def guess(self, tokens: torch.Tensor, parents: torch.Tensor | None) -> torch.Tensor:
+            seen.extend(tokens.flatten().tolist())
+            return super().guess(tokens, parents)
+
+    batch = Expansion([view_of(0)], Shape(3, 2, 2, 8), law, Sharpness(), ids).grow(
+        logits_after(0, ())[None], Listening(1).guess
+    )
+    (tree,) = batch.unpack()
+    assert {(token - 2) // 3 for token in tree.tokens} <= set(range(VOCAB))
+    assert all((token - 2) % 3 == 0 for token in tree.tokens)
+    assert max(seen) < VOCAB
+
+
+def test_paths_end_where_the_draft_is_not_sure() -> None:
+    sizes = []
+    for confidence in (0.0, 0.05, 0.3, 0.999):
+        shape = Shape(6, 2, 2, 20, confidence)
+        batch = Expansion([view_of(0)], shape, law, Sharpness()).grow(logits_after(0, ())[None], Reader(1).guess)
+        sizes.append(len(batch.unpack()[0]))
+    assert sizes == sorted(sizes, reverse=True)
+    assert sizes[0] > sizes[2]
+    assert sizes[3] == 0
+
+
+def test_filtered_tokens_are_no_nodes() -> None:
+    def narrow(view: DraftView, logits: torch.Tensor) -> torch.Tensor:
+        best = logits.topk(2).values[..., -1:]
+        return law(view, logits.masked_fill(logits < best, -torch.inf))
+
+    batch = Expansion([view_of(0)], Shape(2, 4, 4, 40), narrow, Sharpness()).grow(
+        logits_after(0, ())[None], Reader(1).guess
+    )
+    assert len(batch.unpack()[0]) == 2 + 2 * 2
+
+
+@pytest.mark.parametrize("factor", [0.4, 1.0, 2.0])
+def test_sharpness_is_learned_from_draws(factor: float) -> None:
+    """Draws from softmax(factor * scores) lead to the factor."""
+    generator = torch.Generator().manual_seed(1)
+    sharpness = Sharpness()
+    for _ in range(1500):
+        scores = 2 * torch.randn(20, generator=generator, dtype=torch.float64)
+        sharpness.learn(scores, int((factor * scores).softmax(-1).multinomial(1, generator=generator)))
+    assert math.isclose(float(sharpness.factor(torch.zeros(1))), factor, rel_tol=0.3)
+
+
+def test_a_filtered_draw_moves_the_sharpness_by_little() -> None:
+    sharpness = Sharpness()
+    sharpness.learn(torch.tensor([0.0, -torch.inf], dtype=torch.float64), 1)
+    sharpness.learn(torch.tensor([0.0, 1.0], dtype=torch.float64), 7)
+    assert 0.8 < float(sharpness.factor(torch.zeros(1))) <= 1.0
