@@ -230,7 +230,18 @@ def word_of(name: str, target: Target) -> Any:
     return {"name": name, "options": OPTIONS[name](target)} if name in OPTIONS else name
 
 
+# A state that can't be taken back is none that a drafter of the target's own layers could use.
+REFUSES: dict[str, Callable[[Target], bool]] = {
+    "self": lambda target: target.tier.name == "replay" or target.model.config.is_encoder_decoder
+}
+
+
+def registered(target: Target) -> dict[str, Any]:
+    """All registered drafters by name, but for those that refuse the target by design."""
+    names = [record.name for record in outrider.drafters()]
+    return {name: word_of(name, target) for name in names if not (name in REFUSES and REFUSES[name](target))}
+
+
 def every_drafter(target: Target, text: Sequence[int]) -> dict[str, Any]:
     """All registered drafters by name, and a scripted one that knows the text."""
-    known: dict[str, Any] = {record.name: word_of(record.name, target) for record in outrider.drafters()}
-    return known | {name: Scripted(target, script(text)) for name, script in SCRIPTS.items()}
+    return registered(target) | {name: Scripted(target, script(text)) for name, script in SCRIPTS.items()}

@@ -38,6 +38,7 @@ from outrider.generation import Result, Stream, generate, generate_batch, stream
 from outrider.hf_generate import Decoder, decoder
 from outrider.plugins.hookspecs import hookimpl
 from outrider.plugins.registry import DrafterRecord, registry
+from outrider.plugins.words import make_drafter
 from outrider.target.follower import Follower
 from outrider.target.inspection import Inspection, inspect
 from outrider.target.load import load
@@ -105,6 +106,7 @@ __all__ = (
     "inspect",
     "layer_output",
     "load",
+    "make_drafter",
     "registry",
     "session",
     "stream",

@@ -12,7 +12,7 @@ from outrider import DraftBatch, DrafterOptions, DraftTree, DraftView, Result, R
 from outrider.draft.contract import API, RowStart
 from outrider.draft.laws import DraftLaws
 from outrider.target.cache import RowCache
-from support import SCRIPTS, VOCAB, Script, Scripted, char_tokenizer, lively, prompt_of, shallow, tiny_model, word_of
+from support import SCRIPTS, VOCAB, Script, Scripted, char_tokenizer, lively, prompt_of, registered, shallow, tiny_model
 
 MODELS: dict[str, tuple[str, Callable[[], Any]]] = {
     "llama": ("tree", lambda: tiny_model(1)),
@@ -82,8 +82,7 @@ def _drafters(target: Target, texts: Sequence[Sequence[int]]) -> dict[str, Any]:
     kinds = list(SCRIPTS.values())
     mixed = [kinds[row % len(kinds)](text) for row, text in enumerate(texts)]
     scripted = {name: PerRow(target, [script(text) for text in texts]) for name, script in SCRIPTS.items()}
-    known: dict[str, Any] = {record.name: word_of(record.name, target) for record in outrider.drafters()}
-    return known | scripted | {"mixed": PerRow(target, mixed)}
+    return registered(target) | scripted | {"mixed": PerRow(target, mixed)}
 
 
 def _assert_each_is_alone(

@@ -1,6 +1,7 @@
 """The decode loop: draft, one target forward, verify, cut, commit."""
 
 from collections.abc import Generator, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from outrider.decode.row import Row, Step
@@ -62,7 +63,9 @@ def open_cache(target: Target, rows: Sequence[Row], needs: Needs, *, whole: bool
     longest = max(min(one.stopping.longest, len(one.ids) + RESERVED_TOKENS) for one in requests)
     static = requests[0].static
     capacity = (max(one.stopping.longest for one in requests) if static else longest) + MAX_NODES + 1
-    return target.open(len(rows), Opening(capacity, needs.hidden, [one.context for one in requests], static, whole))
+    return target.open(
+        len(rows), Opening(capacity, needs.hidden, needs.keys_values, [one.context for one in requests], static, whole)
+    )
 
 
 def read_prompts(target: Target, drafter: Guard, rows: Sequence[Row], cache: Any, needs: Needs) -> Emitted:
@@ -105,20 +108,21 @@ def _step(target: Target, drafter: Guard, rows: Sequence[Row], cache: Any, needs
         verdicts = verify_rows(
             [(row.request.sampler, one, len(row.ids)) for row, one in zip(rows, scores, strict=True)]
         )
-    emitted: Emitted = []
-    outcomes: list[Outcome] = []
-    paths: list[tuple[int, ...]] = []
-    for at, row in enumerate(rows):
-        step, path = row.take(scores[at], verdicts[at])
-        row.stats.count_step(trees[at].candidates, len(path))
-        # The last token is the next step's root, and a root is not in the cache yet.
-        paths.append(path[: len(step.tokens) - 1])
-        features = _step_features(scored, at, trees[at], paths[-1], needs) if needs else None
-        emitted.append((row, step))
-        outcomes.append(row.outcome(step, trees[at], path, features))
+    taken = [row.take(scores[at], verdicts[at]) for at, row in enumerate(rows)]
+    for row, tree, (_, path) in zip(rows, trees, taken, strict=True):
+        row.stats.count_step(tree.candidates, len(path))
+    # The last token is the next step's root, and a root is not in the cache yet.
+    paths = [path[: len(step.tokens) - 1] for step, path in taken]
+    shared = target.tier.shared(cache, batch.width, paths) if needs.keys_values else [{}] * len(rows)
     target.commit(cache, batch.width, paths)
+    outcomes: list[Outcome] = []
+    for at, (row, (step, path)) in enumerate(zip(rows, taken, strict=True)):
+        features = _step_features(scored, at, trees[at], paths[at], needs) if needs else None
+        if features:
+            features = replace(features, first=len(row.ids) - len(step.tokens) - 1, keys_values=shared[at])
+        outcomes.append(row.outcome(step, trees[at], path, features))
     drafter.observe(OutcomeBatch(tuple(outcomes)))
-    return emitted
+    return [(row, step) for row, (step, _) in zip(rows, taken, strict=True)]
 
 
 def _stats(rows: Sequence[Row]) -> list[Stats]:
@@ -131,7 +135,8 @@ def _read(row: Row, piece: Piece) -> Outcome:
 
 def _piece_features(piece: Piece) -> Features:
     states = {layer: states[0] for layer, states in piece.scored.hidden.items()}
-    return Features(states, tuple(range(piece.tokens)), piece.scored.logits[0])
+    kept = tuple(range(piece.tokens))
+    return Features(states, kept, piece.scored.logits[0], piece.first, piece.keys_values)
 
 
 def _step_features(scored: Scored, at: int, tree: DraftTree, path: Sequence[int], needs: Needs) -> Features:

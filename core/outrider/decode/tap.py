@@ -31,7 +31,7 @@ class Tap(Guard):
     def needs(self) -> Needs:
         """Return what the drafter and the caller want."""
         self._own = super().needs()
-        return Needs(hidden=self._own.hidden | self.layers, logits=self._own.logits)
+        return replace(self._own, hidden=self._own.hidden | self.layers)
 
     def begin(self, rows: Sequence[RowStart]) -> None:
         """Start rows."""
@@ -53,7 +53,7 @@ class Tap(Guard):
         if features is None or not self._own:
             return None
         states = {layer: features.states[layer] for layer in self._own.hidden}
-        return Features(states, features.kept, features.logits if self._own.logits else None)
+        return replace(features, states=states, logits=features.logits if self._own.logits else None)
 
     def take_over(self, row: int, other: "Tap", its: int) -> None:
         """Take another tap's states of a row that was decoded again in place of one's own."""

@@ -6,7 +6,7 @@ came of it. It never touches the target's cache, and nothing that it proposes ca
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar, overload
 
 import torch
@@ -62,6 +62,18 @@ class TokenView(Sequence[int]):
         return iter(self._ids)
 
 
+class TargetParts(Protocol):
+    """The target's own modules, for drafters to use and not to change."""
+
+    def early_exit(self, layers: int) -> Any:
+        """Return a transformers model of the target's first decoder layers, with its norm and head and the same weights.
+
+        Raises:
+            ModelError: the model's layers are no list that could be shortened.
+        """
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class TargetInfo:
     """What a drafter may know of the target.
@@ -76,6 +88,7 @@ class TargetInfo:
         dtype: of the target's weights.
         device: where the target takes its input.
         tokenizer: the target's tokenizer, or None.
+        parts: the model's own modules, as far as drafters may use them.
     """
 
     vocab_size: int
@@ -86,6 +99,7 @@ class TargetInfo:
     dtype: torch.dtype
     device: torch.device
     tokenizer: Any
+    parts: "TargetParts | None" = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

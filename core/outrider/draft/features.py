@@ -5,7 +5,7 @@ and the number of layers the final states after the last norm, which the head re
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 
@@ -17,13 +17,15 @@ class Needs:
     Args:
         hidden: layers whose hidden states it wants, in transformers' numbering; see `layer_output` for the other.
         logits: whether it wants logits.
+        keys_values: decoder layers, counted from 0, whose keys and values it wants.
     """
 
     hidden: frozenset[int] = frozenset()
     logits: bool = False
+    keys_values: frozenset[int] = frozenset()
 
     def __bool__(self) -> bool:
-        return bool(self.hidden) or self.logits
+        return bool(self.hidden or self.logits or self.keys_values)
 
 
 def layer_output(layer: int) -> int:
@@ -43,11 +45,16 @@ class Features:
         states: for every layer `[1 + nodes, hidden]`, or `[tokens, hidden]` of a piece of the prompt.
         kept: the rows of these tensors that belong to committed tokens, in order.
         logits: `[1 + nodes, vocab]` of the model itself, where they were asked for; of a prompt's piece its last token's.
+        first: which of the row's ids the first committed token is.
+        keys_values: for every layer keys and values `[heads, committed tokens, width]`, copies; empty where the target's tier
+            keeps none for trees.
     """
 
     states: Mapping[int, torch.Tensor]
     kept: tuple[int, ...]
     logits: torch.Tensor | None = None
+    first: int = 0
+    keys_values: Mapping[int, tuple[torch.Tensor, torch.Tensor]] = field(default_factory=dict)
 
     def hidden(self, layer: int, *, every: bool = False) -> torch.Tensor:
         """Return a layer's states of the committed tokens, in order, or of all nodes, the root first."""

@@ -31,9 +31,13 @@ class Guard:
             if type(needs) is not Needs:
                 raise TypeError(f"expected Needs, got {type(needs).__name__}")
             layers = self.drafter.target.num_layers
-            wrong = next((one for one in needs.hidden if not (type(one) is int and 0 <= one <= layers)), None)
-            if wrong is not None:
-                raise ValueError(f"hidden states of layer {wrong!r}: the target has them from 0 to {layers}")
+            for what, wanted, last in (
+                ("hidden states", needs.hidden, layers),
+                ("keys and values", needs.keys_values, layers - 1),
+            ):
+                wrong = next((one for one in wanted if not (type(one) is int and 0 <= one <= last)), None)
+                if wrong is not None:
+                    raise ValueError(f"{what} of layer {wrong!r}: the target has them from 0 to {last}")
             return needs
 
     def truncate(self, row: int, length: int) -> None:

@@ -136,6 +136,7 @@ class RowCache:
         capacity: columns to reserve at once.
         device: where the target takes its input.
         wanted: layers whose hidden states the rows' forwards return.
+        shared: layers whose keys and values are copied for drafters.
         static: see `RowLayer`.
         windows: every layer's, None for one that looks at everything; empty where all columns are kept. Only a single row
             drops any, since rows of different lengths look at different columns.
@@ -150,6 +151,7 @@ class RowCache:
         capacity: int,
         device: torch.device,
         wanted: frozenset[int] = frozenset(),
+        shared: frozenset[int] = frozenset(),
         *,
         static: bool = False,
         windows: Sequence[int | None] = (),
@@ -162,7 +164,7 @@ class RowCache:
         self.solid = True  # no holes, in any row
         self.capacity = capacity
         self.static = static
-        self.wanted = wanted
+        self.wanted, self.shared = wanted, shared
 
     def __len__(self) -> int:
         return self.positions.shape[1]
@@ -250,6 +252,17 @@ class RowCache:
         """Return every layer's keys and values `[rows, heads, columns, width]`, without what was dropped."""
         rows: Any = self.layers.layers
         return [tuple(buffer[..., : layer.used - layer.start, :] for buffer in layer.buffers) for layer in rows]
+
+    def copied(self, row: int, columns: Sequence[int]) -> dict[int, tuple[torch.Tensor, torch.Tensor]]:
+        """Return a row's keys and values of some columns, `[heads, columns, width]` for every shared layer."""
+        layers: Any = self.layers.layers
+        found = {}
+        for index in sorted(self.shared):
+            layer = layers[index]
+            where = torch.tensor(columns, device=layer.device) - layer.start
+            keys, values = (buffer[row].index_select(1, where) for buffer in layer.buffers)
+            found[index] = (keys, values)
+        return found
 
     def add_holes(self, count: int) -> None:
         """Add columns that hold nothing to every row."""

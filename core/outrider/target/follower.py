@@ -96,12 +96,21 @@ class Follower:
             logits.append(found if whole else found[mine])
         return self._ordered(logits)
 
-    def extend(self, rows: Sequence[int], texts: Sequence[Sequence[int]], contents: Sequence[KeysValues]) -> None:
-        """Take over the keys and values of the texts' next ids, which another model with the same layers has computed.
+    def extend(
+        self,
+        rows: Sequence[int],
+        starts: Sequence[int],
+        texts: Sequence[Sequence[int]],
+        contents: Sequence[KeysValues],
+    ) -> None:
+        """Take over keys and values of the texts' ids, which another model with the same layers has computed.
+
+        What follows a row's start is forgotten. A row of which less than that was read stays as it is; `read` reads it then.
 
         Args:
             rows: whose.
-            texts: each row's next ids, one or more.
+            starts: which of each row's ids come first.
+            texts: those ids, one or more a row.
             contents: for every row and layer keys and values `[heads, ids, width]`.
 
         Raises:
@@ -111,10 +120,7 @@ class Follower:
         for ids, group in self._groups:
             mine = [place.get(row) for row in ids]
             if any(at is not None for at in mine):
-                group.extend(
-                    [None if at is None else texts[at] for at in mine],
-                    [None if at is None else contents[at] for at in mine],
-                )
+                group.extend([None if at is None else (starts[at], texts[at], contents[at]) for at in mine])
 
     def forget(self, row: int, length: int) -> None:
         """Be sure of no more than the first `length` ids of a row's text."""

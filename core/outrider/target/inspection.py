@@ -93,7 +93,7 @@ def _features(target: Target) -> str:
     ids = [0, 1, 2]
     try:
         context = compat.encode(target.model, ids)
-        cache = target.open(1, Opening(8, layers, [context]))
+        cache = target.open(1, Opening(8, layers, contexts=[context]))
         seen: list[int] = []
         target.prefill(cache, [ids], lambda pieces: seen.extend(len(piece.scored.hidden) for piece in pieces))
     except Exception as error:

@@ -12,7 +12,7 @@ from outrider.target import compat
 from outrider.target.attention import MASKED_IMPLEMENTATIONS, PositionTable, build_masks
 from outrider.target.cache import RowCache
 from outrider.target.call import Scored
-from outrider.target.tier import Opening, Piece, Tier
+from outrider.target.tier import KeysValues, Opening, Piece, Tier
 
 
 class MaskedTier(Tier[RowCache]):
@@ -37,7 +37,7 @@ class MaskedTier(Tier[RowCache]):
     def open(self, rows: int, want: Opening) -> RowCache:
         """See `Tier`."""
         windows = () if want.whole else compat.windows(self.caller.model)
-        return RowCache(rows, want.capacity, self.device, want.wanted, static=want.static, windows=windows)
+        return RowCache(rows, want.capacity, self.device, want.wanted, want.shared, static=want.static, windows=windows)
 
     def lengths(self, cache: RowCache) -> list[int]:
         """See `Tier`."""
@@ -64,9 +64,11 @@ class MaskedTier(Tier[RowCache]):
             for row, pad in enumerate(pads):
                 tokens = part.stop - max(part.start, pad)
                 if tokens > 0:
-                    cache.lengths[row] += tokens
                     hidden = {layer: states[row : row + 1, -tokens:] for layer, states in scored.hidden.items()}
-                    found.append(Piece(row, tokens, Scored(scored.logits[row : row + 1], hidden)))
+                    shared = cache.copied(row, range(len(cache) - tokens, len(cache)))
+                    own = Scored(scored.logits[row : row + 1], hidden)
+                    found.append(Piece(row, cache.lengths[row], tokens, own, shared))
+                    cache.lengths[row] += tokens
             cache.forget()
             yield found
 
@@ -99,6 +101,11 @@ class MaskedTier(Tier[RowCache]):
         scored = self._feed(cache, ids, positions, sees)
         cache.append(positions)
         return scored
+
+    def shared(self, cache: RowCache, width: int, paths: Sequence[Sequence[int]]) -> list[KeysValues]:
+        """See `Tier`."""
+        root = len(cache) - 1 - width
+        return [cache.copied(row, [root, *[root + 1 + node for node in path]]) for row, path in enumerate(paths)]
 
     def commit(self, cache: RowCache, width: int, paths: Sequence[Sequence[int]]) -> None:
         """See `Tier`."""

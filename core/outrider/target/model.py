@@ -12,6 +12,7 @@ from outrider.errors import ModelError
 from outrider.target import compat
 from outrider.target.call import Caller, Scored
 from outrider.target.masked import MaskedTier
+from outrider.target.parts import Parts
 from outrider.target.tier import PLAIN, Opening, Piece, Tier
 from outrider.target.trust import ProbeResult, Trust
 
@@ -154,4 +155,5 @@ def describe(model: PreTrainedModel, tokenizer: Any) -> TargetInfo:
         dtype=model.dtype,
         device=embeddings.weight.device,
         tokenizer=tokenizer,
+        parts=Parts(model),
     )

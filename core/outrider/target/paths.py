@@ -96,9 +96,10 @@ class PathTier(Tier[PathRows]):
                 ids = torch.tensor([list(part)], device=self.device)
                 row.settled = False
                 scored = self._feed(row.cache, row, ids, cache.wanted, last_only=True)
+                piece = Piece(index, row.length, len(part), scored)
                 row.length += len(part)
                 row.settled = True
-                yield [Piece(index, len(part), scored)]
+                yield [piece]
 
     def forward(self, cache: PathRows, roots: Sequence[int], trees: TreeBatch) -> Scored:
         """See `Tier`."""

@@ -16,6 +16,9 @@ from outrider.target.tier import Opening
 KeysValues = Sequence[tuple[torch.Tensor, torch.Tensor]]
 """For every layer keys and values `[heads, ids, width]`."""
 
+Given = tuple[int, Sequence[int], KeysValues]
+"""Where ids begin in a row's text, the ids, and what was computed of them."""
+
 
 class Group(Protocol):
     """Rows that began together, in one cache."""
@@ -33,8 +36,8 @@ class Group(Protocol):
         """Read guesses below the texts."""
         ...
 
-    def extend(self, texts: Sequence[Sequence[int] | None], contents: Sequence[KeysValues | None]) -> None:
-        """Take over the keys and values of the rows' next ids."""
+    def extend(self, given: Sequence[Given | None]) -> None:
+        """Take over keys and values; None for a row that gets none."""
         ...
 
     def forget(self, at: int, length: int) -> None:
@@ -104,27 +107,29 @@ class TreeGroup:
         unmasked = self._chain and self._cache.solid
         return self._tier.grow(self._cache, tokens.clamp(max=self._last), None if unmasked else sees).logits
 
-    def extend(self, texts: Sequence[Sequence[int] | None], contents: Sequence[KeysValues | None]) -> None:
-        """Take over the keys and values of the rows' next ids, which were computed elsewhere; guesses are dropped.
-
-        Args:
-            texts: each row's next ids; None for a row that sits out.
-            contents: their keys and values.
-        """
+    def extend(self, given: Sequence[Given | None]) -> None:
+        """See `Follower`."""
         self._cache.keep(len(self._cache) - self._width(), [[]] * self.rows)
         self._clear()
-        counts = [0 if text is None else len(text) for text in texts]
-        some = next(one for one in contents if one)
+        given = [
+            one if one is not None and one[0] <= len(held) else None
+            for one, held in zip(given, self._texts, strict=True)
+        ]
+        self._shorten([len(held) if one is None else one[0] for one, held in zip(given, self._texts, strict=True)])
+        some = next((one[2] for one in given if one is not None), None)
+        if some is None:
+            return
+        counts = [0 if one is None else len(one[1]) for one in given]
         empty = [tuple(states[:, :0] for states in layer) for layer in some]
         layers = [
             tuple(
                 torch.stack([_left_padded(states, max(counts)) for states in part]) for part in zip(*rows, strict=True)
             )
-            for rows in zip(*[empty if one is None else one for one in contents], strict=True)
+            for rows in zip(*[empty if one is None else one[2] for one in given], strict=True)
         ]
         self._cache.extend(layers, counts)  # type: ignore[arg-type]
-        for held, text in zip(self._texts, texts, strict=True):
-            held += text or ()
+        for held, one in zip(self._texts, given, strict=True):
+            held += () if one is None else one[1]
         self._sure = [len(held) for held in self._texts]
 
     def forget(self, at: int, length: int) -> None:
@@ -156,7 +161,10 @@ class TreeGroup:
             len(held) if text is None or whole else _agreement(held, text, sure)
             for held, text, sure in zip(self._texts, texts, self._sure, strict=True)
         ]
-        if keep != [len(held) for held in self._texts]:
+        self._shorten(keep)
+
+    def _shorten(self, keep: Sequence[int]) -> None:
+        if list(keep) != [len(held) for held in self._texts]:
             if not self._cache.shorten(keep):
                 keep, self._cache = [0], self._tier.open(1, Opening())
             self._texts = [held[:length] for held, length in zip(self._texts, keep, strict=True)]
@@ -203,15 +211,14 @@ class ChainGroup:
         self._ids.append(token)
         return logits
 
-    def extend(self, texts: Sequence[Sequence[int] | None], contents: Sequence[KeysValues | None]) -> None:
+    def extend(self, given: Sequence[Given | None]) -> None:
         """See `Follower`.
 
         Raises:
             ModelError: always.
         """
-        raise ModelError(
-            f"{type(self._model.model).__name__} keeps no cache that takes over {len(texts)} rows of {len(contents)}"
-        )
+        name = type(self._model.model).__name__
+        raise ModelError(f"{name} keeps no cache that could take over the keys and values of {len(given)} rows")
 
     def forget(self, at: int, length: int) -> None:  # noqa: ARG002
         """See `Group`."""

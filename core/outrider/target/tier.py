@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, Generic, TypeVar
 
 import torch
@@ -21,6 +21,7 @@ class Opening:
     Args:
         capacity: columns to reserve before it grows.
         wanted: layers whose hidden states the rows' forwards return, as in `Needs.hidden`.
+        shared: layers whose keys and values drafters get, as in `Needs.keys_values`.
         contexts: every row's further arguments of the model's forward, such as an encoder's output; empty for none.
         static: addresses and shapes stay, and `capacity` is all that there is.
         whole: every column is kept, also those that no later token can see.
@@ -28,6 +29,7 @@ class Opening:
 
     capacity: int = 256
     wanted: frozenset[int] = frozenset()
+    shared: frozenset[int] = frozenset()
     contexts: Sequence[Mapping[str, Any]] = ()
     static: bool = False
     whole: bool = False
@@ -36,19 +38,27 @@ class Opening:
 PLAIN: Final = Opening()
 
 
+KeysValues = Mapping[int, tuple[torch.Tensor, torch.Tensor]]
+"""Layers' keys and values `[heads, tokens, width]`."""
+
+
 @dataclass(frozen=True, slots=True)
 class Piece:
     """A piece of a row's prompt that was read.
 
     Args:
         row: whose.
-        tokens: how many of its ids.
+        first: which of its ids comes first.
+        tokens: how many there are.
         scored: `[1, 1, vocab]` logits after the last of them, `[1, tokens, hidden]` states.
+        keys_values: of the layers that are shared, as in `Features`.
     """
 
     row: int
+    first: int
     tokens: int
     scored: Scored
+    keys_values: KeysValues = field(default_factory=dict)
 
 
 class Tier(ABC, Generic[RowsT]):
@@ -90,6 +100,10 @@ class Tier(ABC, Generic[RowsT]):
     @abstractmethod
     def forward(self, cache: RowsT, roots: Sequence[int], trees: TreeBatch) -> Scored:
         """Score every row's root and tree."""
+
+    def shared(self, cache: RowsT, width: int, paths: Sequence[Sequence[int]]) -> list[KeysValues]:  # noqa: ARG002
+        """Return the keys and values of every row's root and accepted nodes, before `commit`; none where no tree is masked."""
+        return [{} for _ in paths]
 
     @abstractmethod
     def commit(self, cache: RowsT, width: int, paths: Sequence[Sequence[int]]) -> None:
