@@ -40,6 +40,7 @@ class FollowingOptions(DrafterOptions):
     )
     confidence: float = Field(default=0.0, ge=0.0, lt=1.0, description="stop below this chance of the draft so far")
     temperature: float | None = Field(default=None, gt=0.0, description="of the draft; by default the target's")
+    coupled: bool = Field(default=True, description="choose with the target's own noise where it draws by it")
 
 
 class Following(Drafter[Any]):
@@ -102,10 +103,9 @@ class Following(Drafter[Any]):
 
     def _shape(self) -> Shape:
         options = self.options
-        if options.nodes:
-            return Shape(options.draft_tokens, options.branching, options.branching, options.nodes, options.confidence)
-        most = options.draft_tokens * options.branching
-        return Shape(options.draft_tokens, options.branching, 1, most, options.confidence)
+        beams = options.branching if options.nodes else 1
+        most = options.nodes or options.draft_tokens * options.branching
+        return Shape(options.draft_tokens, options.branching, beams, most, options.confidence, options.coupled)
 
     def _has_room(self, view: DraftView) -> bool:
         longest = self._model.info.max_positions

@@ -33,6 +33,7 @@ class Shape:
         beams: nodes of a level that go on.
         nodes: most nodes that are kept.
         confidence: paths end where the product of the laws' largest chances falls below it.
+        coupled: whether the target's noise is used where it is offered; else tokens are the likeliest.
     """
 
     depth: int
@@ -40,6 +41,7 @@ class Shape:
     beams: int = 1
     nodes: int = 64
     confidence: float = 0.0
+    coupled: bool = True
 
 
 class Sharpness:
@@ -136,22 +138,22 @@ class Expansion:
     def _children(self, level: int, front: "_Front") -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Return tokens and cumulative scores `[rows, front, branching]`, and the front's cumulative chances."""
         chosen: list[tuple[torch.Tensor, torch.Tensor]] = []
-        surest, plain = [], []
+        surest, noisy = [], []
         for view, logits in zip(self._views, front.logits, strict=True):
             law = self._law(view, logits).double()
             surest.append(law.amax(-1))
             scores = law.log()
             ids = torch.arange(scores.shape[-1], device=scores.device) if self._id_map is None else self._id_map
-            noise = view.noise(level, ids)
+            noise = view.noise(level, ids) if self._shape.coupled else None
             raw = scores if noise is None else scores + noise
-            plain.append(raw[0])
+            noisy += [] if noise is None else [raw[0]]
             values, tokens = raw.topk(min(self._shape.branching, raw.shape[-1]))
             if noise is not None:
                 sharp = self._sharpness.factor(raw) * raw
                 values = self._sharpness.factor(raw) * values - sharp.logsumexp(-1, keepdim=True)
             chosen.append((tokens, values))
-        if level == 1 and any(view.noise(1, torch.zeros(1, dtype=torch.long)) is not None for view in self._views):
-            self.first = torch.stack(plain)
+        if level == 1 and noisy:
+            self.first = torch.stack(noisy)
         tokens, values = (torch.stack(part) for part in zip(*chosen, strict=True))
         chances = front.chances + torch.stack(surest).log()
         if self._shape.confidence:
