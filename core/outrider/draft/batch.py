@@ -102,8 +102,11 @@ class TreeBatch:
 
         q_rows = None if self.q_rows is None else spread(self.q_rows, POINT)
         scouts = None if self.scouts is None else spread(self.scouts, False)
-        tokens, parents = spread(self.tokens, 0), spread(self.parents, PADDING)
-        return TreeBatch(tokens, parents, q_rows, self.laws, self.coupled, scouts)
+        tokens, parents, laws = spread(self.tokens, 0), spread(self.parents, PADDING), self.laws
+        if isinstance(laws, tuple):
+            own = dict(zip(places, laws, strict=True))
+            laws = tuple(own.get(row) for row in range(rows))
+        return TreeBatch(tokens, parents, q_rows, laws, self.coupled, scouts)
 
     def to(self, device: torch.device) -> "TreeBatch":
         """Move the tensors to `device`."""
