@@ -110,3 +110,10 @@ def test_laws_of_too_few_rows_are_refused() -> None:
     batch = TreeBatch(tokens, tokens - 1, tokens, (DraftLaws(torch.ones(1, 1)),))
     with pytest.raises(MalformedTreeError, match="laws of 1 rows for 2 trees"):
         batch.unpack()
+
+
+def test_rows_of_a_larger_batch_keep_their_laws() -> None:
+    drawn = DraftTree((1,), (ROOT,), (0,), DraftLaws(torch.eye(2)[1:]))
+    found = TreeBatch.pack([drawn, DraftTree.chain([3])]).among([1, 2], 4).unpack()
+    assert found == [DraftTree(), drawn, DraftTree.chain([3]), DraftTree()]
+    assert [tree.laws for tree in found] == [None, drawn.laws, None, None]
