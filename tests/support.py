@@ -216,7 +216,10 @@ class Watched(Target):
 
 
 # What drafters that can't do without options get, for a target.
-OPTIONS: dict[str, Callable[[Target], dict[str, Any]]] = {"draft-model": lambda target: {"model": _reader(target)}}
+OPTIONS: dict[str, Callable[[Target], dict[str, Any]]] = {
+    "cascade": lambda target: {"drafters": ["ngram", "lookahead"]},
+    "draft-model": lambda target: {"model": _reader(target)},
+}
 
 
 def _reader(target: Target) -> Any:

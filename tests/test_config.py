@@ -23,6 +23,27 @@ temperature = 0
 seed = 5
 """
 
+NESTED = """
+[drafter]
+name = "cascade"
+
+[drafter.options]
+mode = "merge"
+
+[[drafter.options.drafters]]
+name = "ngram"
+
+[drafter.options.drafters.options] # of the first
+max_n = 3
+
+[[drafter.options.drafters]]
+name = "lookahead"
+
+
+[drafter.options.drafters.options]
+window = 5
+"""
+
 
 def _write(tmp_path: Path, text: str) -> Path:
     (tmp_path / "outrider.toml").write_text(text)
@@ -64,6 +85,14 @@ def test_vllm_s_shape_is_accepted(tmp_path: Path) -> None:
         ('[generation]\nmax_new_tokens = "many"\n', 2, "key generation.max_new_tokens = 'many'"),
         ('[drafter]\nname = "ngram"\nmax_n = 3\n', 1, "unknown key 'max_n'"),
         ("drafter = 3\n", 1, "key drafter = 3"),
+        ('[drafter]\n\nname = "ngrm"\n', 3, "unknown drafter 'ngrm'. Did you mean 'ngram'"),
+        ('[drafter]\nname = "ngram"\n[drafter.options]\nmax_m = 3\n', 4, "drafter 'ngram': unknown option 'max_m'"),
+        (NESTED.replace("max_n = 3", "max_m = 3"), 12, "option drafters.0: drafter 'ngram': unknown option 'max_m'"),
+        (NESTED.replace("window = 5", "window = 1"), 19, "option drafters.1: drafter 'lookahead': option window = 1"),
+        (NESTED.replace('"lookahead"', '"lokahead"'), 14, "option drafters.1: unknown drafter 'lokahead'"),
+        (NESTED.replace('"lookahead"', "3"), 14, "option drafters.1: drafter: write name ="),
+        (NESTED.replace('"merge"', '"best"'), 6, "drafter 'cascade': option mode = 'best'"),
+        ('[drafter]\nname = "cascade"\n[drafter.options]\ndrafters = [\n  "ngram[a=1]",\n]\n', 4, "'a'"),
     ],
 )
 def test_a_broken_file_is_told_by_line_and_key(tmp_path: Path, text: str, line: int, message: str) -> None:
@@ -72,6 +101,21 @@ def test_a_broken_file_is_told_by_line_and_key(tmp_path: Path, text: str, line: 
     assert f"outrider.toml:{line}: " in str(error.value)
     assert message in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def test_parts_of_a_cascade_are_nested_the_same_way(tmp_path: Path) -> None:
+    choice = load_config(_write(tmp_path, NESTED)).drafter_choice
+    parts = [{"name": "ngram", "options": {"max_n": 3}}, {"name": "lookahead", "options": {"window": 5}}]
+    assert choice == DrafterChoice("cascade", {"mode": "merge", "drafters": parts})
+    text = '[drafter]\nname = "cascade"\n[drafter.options]\ndrafters = ["ngram", "lookahead[window=5]"]\n'
+    choice = load_config(_write(tmp_path, text)).drafter_choice
+    assert choice == DrafterChoice("cascade", {"drafters": ["ngram", "lookahead[window=5]"]})
+    assert len(outrider.choose(choice.name, choice.options)[1].drafters) == 2  # type: ignore[attr-defined]
+
+
+def test_what_flags_may_still_mend_is_not_refused(tmp_path: Path) -> None:
+    load_config(_write(tmp_path, '[drafter]\nname = "cascade"\n'))
+    load_config(_write(tmp_path, '[drafter]\nname = "ngram"\n[drafter.options]\nmin_n = 8\n'))
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:

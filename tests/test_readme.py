@@ -51,6 +51,9 @@ def test_the_config_example_is_valid() -> None:
     config = Config.model_validate(tomllib.loads(_blocks("toml")[0]))
     assert config.drafter_choice is not None
     assert config.target.model == "smollm2"
+    nested = Config.model_validate(tomllib.loads(_blocks("toml")[1])).drafter_choice
+    assert nested is not None
+    outrider.choose(nested.name, nested.options)
 
 
 def test_every_drafter_and_option_is_in_the_table() -> None:

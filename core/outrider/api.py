@@ -21,7 +21,9 @@ from outrider.draft.contract import (
 from outrider.draft.drawing import draw_trees
 from outrider.draft.expansion import Expansion, Shape, Sharpness
 from outrider.draft.features import Features, Needs, layer_output
+from outrider.draft.guard import Guard
 from outrider.draft.laws import POINT, DraftLaws
+from outrider.draft.merge import merge
 from outrider.draft.tree import ROOT, DraftTree
 from outrider.errors import (
     ConfigError,
@@ -38,7 +40,7 @@ from outrider.generation import Result, Stream, generate, generate_batch, stream
 from outrider.hf_generate import Decoder, decoder
 from outrider.plugins.hookspecs import hookimpl
 from outrider.plugins.registry import DrafterRecord, registry
-from outrider.plugins.words import make_drafter
+from outrider.plugins.words import DrafterWord, choose, make_drafter
 from outrider.target.follower import Follower
 from outrider.target.inspection import Inspection, inspect
 from outrider.target.load import load
@@ -67,12 +69,14 @@ __all__ = (
     "DrafterError",
     "DrafterOptions",
     "DrafterRecord",
+    "DrafterWord",
     "Expansion",
     "Explanation",
     "Features",
     "FetchError",
     "Follower",
     "GenerationError",
+    "Guard",
     "InputError",
     "Inspection",
     "ModelError",
@@ -96,6 +100,7 @@ __all__ = (
     "TokenView",
     "TreeBatch",
     "UnknownDrafterError",
+    "choose",
     "decoder",
     "drafters",
     "draw_trees",
@@ -107,6 +112,7 @@ __all__ = (
     "layer_output",
     "load",
     "make_drafter",
+    "merge",
     "registry",
     "session",
     "stream",

@@ -7,9 +7,9 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from outrider.errors import ConfigError, InputError
-from outrider.plugins.words import DrafterChoice, read_mapping
-from outrider.validation import explain
+from outrider.errors import ConfigError, InputError, UnknownDrafterError
+from outrider.plugins.words import DrafterChoice, choose, read_mapping
+from outrider.validation import explain, place
 
 
 class _Section(BaseModel):
@@ -75,24 +75,48 @@ def load_config(path: str | Path) -> Config:
         key = tuple(map(str, error.errors()[0]["loc"]))
         raise ConfigError(f"{path}:{_line_of(text, key)}: {explain(error, Config)}") from error
     try:
-        _ = config.drafter_choice
+        if config.drafter_choice is not None:
+            _check_drafter(config.drafter_choice)
     except InputError as error:
-        raise ConfigError(f"{path}:{_line_of(text, ('drafter',))}: {error}") from error
+        inner = ("name",) if isinstance(error, UnknownDrafterError) else ("options", *place(error))
+        raise ConfigError(f"{path}:{_line_of(text, ('drafter', *inner))}: {error}") from error
     return config
+
+
+def _check_drafter(choice: DrafterChoice) -> None:
+    """Refuse a drafter that flags can't mend: they may still give options that are missing or at odds with each other."""
+    try:
+        choose(choice.name, choice.options)
+    except InputError as error:
+        fault = error.__cause__
+        if not isinstance(fault, ValidationError) or (place(error) and fault.errors()[0]["type"] != "missing"):
+            raise
 
 
 def _line_of(text: str, key: tuple[str, ...]) -> int:
     """Return the line where a key is set, or its table begins; tomllib does not say."""
     table: tuple[str, ...] = ()
+    counts: dict[tuple[str, ...], int] = {}
     best = 1
     for number, line in enumerate(text.splitlines(), 1):
-        header = re.match(r"\s*\[+([^\]]+)\]", line)
+        header = re.match(r"\s*(\[+)([^\[\]]+)\]+\s*(#.*)?$", line)
         if header:
-            table = tuple(part.strip().strip("\"'") for part in header[1].split("."))
-            here = table
+            here = table = _table(header[2].split("."), counts, new=len(header[1]) > 1)
         else:
             name = line.partition("=")[0].strip().strip("\"'")
             here = (*table, *name.split(".")) if "=" in line else ()
         if here and here == key[: len(here)]:
             best = number
     return best
+
+
+def _table(parts: list[str], counts: dict[tuple[str, ...], int], *, new: bool) -> tuple[str, ...]:
+    """Return the path of a table; where there are several of one name, with the index of the `new` one or the last."""
+    path: tuple[str, ...] = ()
+    for at, part in enumerate(parts, 1):
+        path = (*path, part.strip().strip("\"'"))
+        if new and at == len(parts):
+            counts[path] = counts.get(path, -1) + 1
+        if path in counts:
+            path = (*path, str(counts[path]))
+    return path

@@ -97,7 +97,6 @@ class Row:
         self.ids, self.options = start.ids, options
         self.window = Window(start.ids[:], options.window, options.ngram, start.seed)
         self.pool = Pool(options.guesses, options.pool)
-        self.rode = False
         self._taken = 0
         self.collect()
 
@@ -116,14 +115,13 @@ class Row:
         self.collect()
 
     def observe(self, outcome: Outcome) -> None:
-        """Take in what the model said after the window's newest level."""
-        if self.rode and outcome.features is not None and outcome.features.logits is not None:
+        """Take in what the model said after the window's newest level, if the window rode along."""
+        if outcome.tree.scouts and outcome.features is not None and outcome.features.logits is not None:
             first = outcome.tree.candidates + 1
             newest = [first + node for node in self.window.newest()]
             said = outcome.features.logits[newest].argmax(-1).tolist()
             root = outcome.ids[len(outcome.ids) - len(outcome.tokens) - 1]
             self.pool.add(self.window.advance(root, said))
-        self.rode = False
         self.collect()
 
 
@@ -166,10 +164,10 @@ class Lookahead(RowDrafter[LookaheadOptions]):
         """Propose what the pool knows of the current token, with the window as scouts below it."""
         row = self._rows[view.row]
         tokens, parents = row.window.nodes()
-        row.rode = row.window.longest <= view.max_depth and len(tokens) < view.max_nodes
-        room = view.max_nodes - (len(tokens) if row.rode else 0)
+        rode = row.window.longest <= view.max_depth and len(tokens) < view.max_nodes
+        room = view.max_nodes - (len(tokens) if rode else 0)
         tree = _guesses(row.pool.after(view.ids[-1]), room, view.max_depth)
-        if not row.rode:
+        if not rode:
             return tree
         size = len(tree)
         below = [parent if parent < 0 else parent + size for parent in parents]

@@ -73,9 +73,19 @@ def test_json_is_one_object_with_everything(generate: Run) -> None:
 def test_the_same_ids_with_and_without_a_drafter(generate: Run, sampling: list[str]) -> None:
     ids = [
         json.loads(generate("-p", "hello", "-d", name, "--json", "--seed", "7", *sampling)[1])["token_ids"]
-        for name in ("none", "ngram", "ngram[min_n=1,branching=2]")
+        for name in ("none", "ngram", "ngram[min_n=1,branching=2]", "cascade[ngram[min_n=1],lookahead,mode=merge]")
     ]
-    assert ids[0] == ids[1] == ids[2]
+    assert ids[0] == ids[1] == ids[2] == ids[3]
+
+
+def test_options_of_a_nested_drafter(generate: Run) -> None:
+    given = ("-d", "cascade", "-o", "drafters=[ngram[max_n=3,min_n=1],lookahead]", "-o", "mode=merge")
+    found = json.loads(generate("-p", "hello", "--json", *given)[1])
+    assert found["drafter"] == "cascade"
+    assert found["stats"]["num_accepted_draft_tokens"] > 5
+    status, _, err = generate("-p", "hello", "-d", "cascade[ngram,draft-model[modl=x]]")
+    assert status == 2
+    assert "option drafters.1: drafter 'draft-model': unknown option 'modl'. Did you mean 'model'?" in err
 
 
 def test_accepted_draft_tokens_are_coloured(generate: Run) -> None:
@@ -116,7 +126,10 @@ def test_flags_go_over_the_config_file(run: Run, model_folder: Path, tmp_path: P
 
 
 BAD: list[tuple[list[str], str]] = [
-    (["-d", "ngrm"], "unknown drafter 'ngrm'. Did you mean 'ngram'? Drafters: draft-model, lookahead, ngram, none."),
+    (
+        ["-d", "ngrm"],
+        "unknown drafter 'ngrm'. Did you mean 'ngram'? Drafters: cascade, draft-model, lookahead, ngram, none, self.",
+    ),
     (["-d", "ngram", "-o", "max_m=3"], "unknown option 'max_m'. Did you mean 'max_n'? Known: branching, draft_tokens"),
     (["-o", "max_n"], "option 'max_n': write key=value"),
     (["-o", "max_n=0"], "option max_n = 0"),

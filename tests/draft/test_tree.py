@@ -4,6 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outrider import PADDING, ROOT, DraftTree, TreeBatch
+from outrider.draft.laws import POINT, DraftLaws
 from outrider.draft.tree import MalformedTreeError
 
 
@@ -81,3 +82,38 @@ def test_a_batch_made_of_tensors_is_checked_too() -> None:
     batch = TreeBatch(torch.tensor([[1, 1]]), torch.tensor([[ROOT, ROOT]]))
     with pytest.raises(MalformedTreeError):
         batch.unpack()
+
+
+def test_rows_of_a_batch_may_come_from_different_drafters() -> None:
+    """Laws over different vocabularies, with and without replacement, and rows that have none."""
+    halves = torch.full((1, 2), 0.5, dtype=torch.float64)
+    one = DraftTree((7, 7), (ROOT, ROOT), (0, 0), DraftLaws(halves, torch.tensor([7, 3]), replacement=True))
+    other = DraftTree((2, 4), (ROOT, 0), (POINT, 4), DraftLaws(torch.eye(5)))
+    rows = [one, DraftTree.chain([1, 2, 3]), other, DraftTree(), one]
+    found = TreeBatch.pack(rows).unpack()
+    assert found == rows
+    assert [tree.laws for tree in found] == [tree.laws for tree in rows]
+    again = TreeBatch.pack(found).unpack()
+    assert [tree.laws for tree in again] == [tree.laws for tree in rows]
+
+
+def test_a_coupled_row_makes_its_batch_coupled() -> None:
+    coupled = DraftTree((1,), (ROOT,), coupled=True)
+    batch = TreeBatch.pack([DraftTree.chain([1, 2]), coupled, DraftTree()])
+    assert batch.coupled
+    assert [tree.tokens for tree in batch.unpack()] == [(1, 2), (1,), ()]
+    assert [tree.coupled for tree in batch.unpack()] == [True, True, False]
+
+
+def test_laws_of_too_few_rows_are_refused() -> None:
+    tokens = torch.zeros(2, 1, dtype=torch.long)
+    batch = TreeBatch(tokens, tokens - 1, tokens, (DraftLaws(torch.ones(1, 1)),))
+    with pytest.raises(MalformedTreeError, match="laws of 1 rows for 2 trees"):
+        batch.unpack()
+
+
+def test_rows_of_a_larger_batch_keep_their_laws() -> None:
+    drawn = DraftTree((1,), (ROOT,), (0,), DraftLaws(torch.eye(2)[1:]))
+    found = TreeBatch.pack([drawn, DraftTree.chain([3])]).among([1, 2], 4).unpack()
+    assert found == [DraftTree(), drawn, DraftTree.chain([3]), DraftTree()]
+    assert [tree.laws for tree in found] == [None, drawn.laws, None, None]

@@ -159,6 +159,7 @@ def test_broken_plugins_become_records_and_the_rest_works(fake: Installed, monke
         "ngram",
         "lookahead",
         "self",
+        "cascade",
         "draft-model",
         "good",
         "good-too",

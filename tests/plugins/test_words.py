@@ -36,16 +36,89 @@ class Nameless(outrider.RowDrafter):
         ("dist/name[a=x,b=1.5,c=true,d='q']", DrafterChoice("dist/name", {"a": "x", "b": 1.5, "c": True, "d": "q"})),
         ("ngram[]", DrafterChoice("ngram")),
         ("dir/file.py::Class[heads=a/b]", DrafterChoice("dir/file.py::Class", {"heads": "a/b"})),
+        ("x[a=[1,2],b=[[1], [2, 3]]]", DrafterChoice("x", {"a": [1, 2], "b": [[1], [2, 3]]})),
+        ("x[a={b = 1, c = [2, 3]},d=4]", DrafterChoice("x", {"a": {"b": 1, "c": [2, 3]}, "d": 4})),
+        ('x[a=\'p,q]\',b="r\\",[s",c=1]', DrafterChoice("x", {"a": "p,q]", "b": 'r",[s', "c": 1})),
+        ("x[a=it's,b=6 o'clock]", DrafterChoice("x", {"a": "it's", "b": "6 o'clock"})),
+        ("x[a=b=c]", DrafterChoice("x", {"a": "b=c"})),
+        ("x[a=[p,q[r=1,s=2]]]", DrafterChoice("x", {"a": ["p", "q[r=1,s=2]"]})),
+        ("cascade[ngram,lookahead]", DrafterChoice("cascade", {"drafters": ["ngram", "lookahead"]})),
+        (
+            "cascade[ngram[max_n=3,min_n=1], draft-model[model=a/b,draft_tokens=3] ,mode=merge]",
+            DrafterChoice(
+                "cascade",
+                {"drafters": ["ngram[max_n=3,min_n=1]", "draft-model[model=a/b,draft_tokens=3]"], "mode": "merge"},
+            ),
+        ),
+        (
+            "cascade[cascade[a,b[c=[d,e]]],{name = 'f', options = {g = 1}}]",
+            DrafterChoice("cascade", {"drafters": ["cascade[a,b[c=[d,e]]]", {"name": "f", "options": {"g": 1}}]}),
+        ),
+        ("cascade[drafters=[ngram,x[a=1]]]", DrafterChoice("cascade", {"drafters": ["ngram", "x[a=1]"]})),
+        ("cascade[drafters=['ngram','x[a=1]']]", DrafterChoice("cascade", {"drafters": ["ngram", "x[a=1]"]})),
     ],
 )
 def test_words(word: str, choice: DrafterChoice) -> None:
     assert read_word(word) == choice
 
 
-@pytest.mark.parametrize("word", ["", "ngram[max_n=4", "ngram]", "ngram[max_n]", "ngram[=4]", "ngram[a=1,a=2]"])
-def test_malformed_words(word: str) -> None:
-    with pytest.raises(outrider.InputError):
+@pytest.mark.parametrize(
+    ("word", "message"),
+    [
+        ("", "drafter '': its name is missing; write NAME"),
+        ("[a=1]", "its name is missing"),
+        ("ngram[max_n=4", r"it must end with '\]'"),
+        ("ngram[max_n=4]x", r"it must end with '\]'"),
+        ("ngram]", r"a '\]' closes nothing"),
+        ("ngram[a=1][b=2]", r"a '\]' closes nothing"),
+        ("cascade[a[b=1,c]", r"a '\]' is missing"),
+        ("cascade[a,b]]", r"a '\]' closes nothing"),
+        ("x[a={b]]", r"a '\]' closes nothing"),
+        ("x[a={b = 1]", "a '}' is missing"),
+        ("ngram[max_n]", "option 'max_n': write key=value"),
+        ("ngram[x[a=1]]", r"option 'x\[a=1\]': write key=value"),
+        ("ngram[=4]", "option '=4': write key=value"),
+        ("ngram[a=1,a=2]", "option 'a' is given twice"),
+        ("cascade[ngram,drafters=[x,y]]", "option 'drafters' of drafter 'cascade' is given twice"),
+        ("cascad[ngram,lookahead]", "unknown drafter 'cascad'. Did you mean 'cascade'"),
+    ],
+)
+def test_malformed_words(word: str, message: str) -> None:
+    with pytest.raises(outrider.InputError, match=message) as error:
         read_word(word)
+    assert "\n" not in str(error.value)
+
+
+class Pair(Scripted):
+    """A drafter of a third party that takes items without a key."""
+
+    name = "pair"
+
+    class Options(outrider.DrafterOptions):
+        positional = "parts"
+        parts: list[str] = []
+
+
+def test_a_third_party_s_options_may_take_items_without_a_key(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(f"import sys\nPair = sys.modules[{__name__!r}].Pair\n")
+    word = f"{tmp_path}/mine.py::Pair"
+    assert read_word(f"{word}[a,b[c=1]]").options == {"parts": ["a", "b[c=1]"]}
+    assert outrider.choose(f"{word}[a]")[1].model_dump() == {"parts": ["a"]}
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        ["ngram[max_n=3]", "none"],
+        [{"name": "ngram", "options": {"max_n": 3}}, {"name": "none"}],
+        [{"method": "ngram", "prompt_lookup_max": 3}, "outrider/lookahead"],
+        ("ngram[max_n=3]", "cascade[none,lookahead]"),
+    ],
+)
+def test_parts_in_every_form(parts: Any) -> None:
+    drafter: Any = make_drafter("cascade", {"drafters": parts}, tiny_target().info)
+    assert drafter.parts[0].drafter.options.max_n == 3
+    assert len(drafter.parts) == 2
 
 
 def test_options_given_twice_are_refused() -> None:

@@ -73,7 +73,8 @@ def command(
     color: Annotated[Colour, typer.Option(help="Colour accepted draft tokens.")] = Colour.AUTO,
 ) -> int:
     """Generate a text: the model's own, sooner."""
-    file = load_config(config) if config else Config()
+    with quiet():
+        file = load_config(config) if config else Config()
     flags = {
         "max_new_tokens": max_new_tokens,
         "temperature": temperature,
@@ -92,7 +93,8 @@ def command(
         raise InputError(f"--prompts can't be combined with {'--explain' if prompt is None else '-p'}")
     read = read_prompts(prompts) if prompts else ()
     text = "" if prompts else _read_prompt(prompt)
-    choice = _choose_drafter(drafter, option or [], file)
+    with quiet():
+        choice = _choose_drafter(drafter, option or [], file)
     check_options({name: value for name, value in options.items() if name != "chat"})
     with quiet():
         choose(choice.name, choice.options)  # a wrong drafter is found before a model is loaded for it

@@ -1,13 +1,12 @@
 """A guard that keeps hidden states for the caller, as `generate` returns them, beside what its drafter hears."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import torch
 
 from outrider.draft.contract import OutcomeBatch, RowStart
-from outrider.draft.features import Features, Needs
+from outrider.draft.features import Needs
 from outrider.draft.guard import Guard
 
 
@@ -31,7 +30,7 @@ class Tap(Guard):
     def needs(self) -> Needs:
         """Return what the drafter and the caller want."""
         self._own = super().needs()
-        return replace(self._own, hidden=self._own.hidden | self.layers)
+        return self._own | Needs(hidden=self.layers)
 
     def begin(self, rows: Sequence[RowStart]) -> None:
         """Start rows."""
@@ -45,15 +44,9 @@ class Tap(Guard):
             if self.layers and outcome.features is not None:
                 states = outcome.features
                 self._kept[outcome.row].append({layer: states.hidden(layer) for layer in self.layers})
-        heard = tuple(replace(one, features=self._asked(one.features)) for one in batch.rows if one.tokens or self._own)
-        if heard:
-            super().observe(OutcomeBatch(heard))
-
-    def _asked(self, features: Features | None) -> Features | None:
-        if features is None or not self._own:
-            return None
-        states = {layer: features.states[layer] for layer in self._own.hidden}
-        return replace(features, states=states, logits=features.logits if self._own.logits else None)
+        heard = batch.heard(self._own)
+        if heard.rows:
+            super().observe(heard)
 
     def take_over(self, row: int, other: "Tap", its: int) -> None:
         """Take another tap's states of a row that was decoded again in place of one's own."""

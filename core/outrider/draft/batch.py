@@ -19,16 +19,16 @@ class TreeBatch:
     Args:
         tokens: `[rows, width]` int64.
         parents: `[rows, width]` int64, `PADDING` where a row has fewer nodes.
-        q_rows: `[rows, width]` int64, the rows of `laws` that nodes were drawn from, `POINT` elsewhere; None where none was.
-        laws: the laws of all rows' drawn nodes.
-        coupled: as in `DraftTree`, for all rows.
+        q_rows: `[rows, width]` int64, the rows of laws that nodes were drawn from, `POINT` elsewhere; None where none was.
+        laws: the laws of the drawn nodes: one object for all rows, or one for each, None where a row has none.
+        coupled: whether any row is as `DraftTree` says; only the rule `match` serves them all then.
         scouts: `[rows, width]` bool, as in `DraftTree`; None where there is none.
     """
 
     tokens: torch.Tensor
     parents: torch.Tensor
     q_rows: torch.Tensor | None = None
-    laws: DraftLaws | None = None
+    laws: DraftLaws | tuple[DraftLaws | None, ...] | None = None
     coupled: bool = False
     scouts: torch.Tensor | None = None
 
@@ -36,26 +36,17 @@ class TreeBatch:
     def pack(cls, trees: Sequence[DraftTree]) -> Self:
         """Pad the trees of several rows to the widest; tensors on the CPU.
 
-        Raises:
-            MalformedTreeError: the rows' laws differ in `id_map` or `replacement`, or only some rows are coupled.
+        Every row keeps its own laws, since those of different drafters have different ids and can't be rows of one tensor.
         """
         width = max(map(len, trees), default=0)
-        if len({tree.coupled for tree in trees if len(tree)}) > 1:
-            raise MalformedTreeError("some rows are coupled and some are not")
-        laws, offsets = _join_laws(trees)
-        q_rows = None
-        if laws is not None:
-            moved = [
-                [row if row == POINT else row + offset for row in tree.q_rows or (POINT,) * len(tree)]
-                for tree, offset in zip(trees, offsets, strict=True)
-            ]
-            q_rows = _padded(moved, width, POINT)
+        laws = tuple(tree.laws for tree in trees)
+        q_rows = _padded([tree.q_rows or (POINT,) * len(tree) for tree in trees], width, POINT) if any(laws) else None
         tokens = _padded([tree.tokens for tree in trees], width, 0)
         parents = _padded([tree.parents for tree in trees], width, PADDING)
         scouts = None
         if any(tree.scouts for tree in trees):
             scouts = torch.tensor([[node in tree.scouts for node in range(width)] for tree in trees])
-        return cls(tokens, parents, q_rows, laws, any(tree.coupled for tree in trees), scouts)
+        return cls(tokens, parents, q_rows, laws if any(laws) else None, any(tree.coupled for tree in trees), scouts)
 
     def unpack(self) -> list[DraftTree]:
         """Return every row's tree, checked. Reads from the device once.
@@ -74,11 +65,15 @@ class TreeBatch:
                 f"scouts of {self.scouts.dtype} and shape {list(self.scouts.shape)} where bool [rows, width] is expected"
             )
         flags = torch.zeros_like(self.tokens) if self.scouts is None else self.scouts.long()
+        rows = torch.stack([parts[0], parts[1], flags, *parts[2:]], 1).tolist()
+        row_laws = self.laws if isinstance(self.laws, tuple) else (self.laws,) * len(rows)
+        if len(row_laws) != len(rows):
+            raise MalformedTreeError(f"laws of {len(row_laws)} rows for {len(rows)} trees")
         trees = []
-        for tokens, parents, marks, *drawn in torch.stack([parts[0], parts[1], flags, *parts[2:]], 1).tolist():
+        for (tokens, parents, marks, *drawn), own in zip(rows, row_laws, strict=True):
             size = len(parents) - parents.count(PADDING)
             q_rows = tuple(drawn[0][:size]) if drawn else ()
-            laws = self.laws if any(row != POINT for row in q_rows) else None
+            laws = own if any(row != POINT for row in q_rows) else None
             tree = DraftTree(
                 tokens=tuple(tokens[:size]),
                 parents=tuple(parents[:size]),
@@ -107,8 +102,11 @@ class TreeBatch:
 
         q_rows = None if self.q_rows is None else spread(self.q_rows, POINT)
         scouts = None if self.scouts is None else spread(self.scouts, False)
-        tokens, parents = spread(self.tokens, 0), spread(self.parents, PADDING)
-        return TreeBatch(tokens, parents, q_rows, self.laws, self.coupled, scouts)
+        tokens, parents, laws = spread(self.tokens, 0), spread(self.parents, PADDING), self.laws
+        if isinstance(laws, tuple):
+            own = dict(zip(places, laws, strict=True))
+            laws = tuple(own.get(row) for row in range(rows))
+        return TreeBatch(tokens, parents, q_rows, laws, self.coupled, scouts)
 
     def to(self, device: torch.device) -> "TreeBatch":
         """Move the tensors to `device`."""
@@ -135,18 +133,3 @@ class TreeBatch:
 def _padded(rows: Sequence[Sequence[int]], width: int, value: int) -> torch.Tensor:
     padded = [[*row, *[value] * (width - len(row))] for row in rows]
     return torch.tensor(padded, dtype=torch.long).view(len(rows), width)
-
-
-def _join_laws(trees: Sequence[DraftTree]) -> tuple[DraftLaws | None, list[int]]:
-    """Stack the rows' laws; returns where each row's begin."""
-    found = [tree.laws for tree in trees if tree.laws is not None]
-    if not found:
-        return None, [0] * len(trees)
-    first = found[0]
-    if any(laws.id_map is not first.id_map or laws.replacement != first.replacement for laws in found):
-        raise MalformedTreeError("the rows' laws differ in id_map or replacement")
-    offsets, total = [], 0
-    for tree in trees:
-        offsets.append(total)
-        total += len(tree.laws.q) if tree.laws is not None else 0
-    return DraftLaws(torch.cat([laws.q for laws in found]), first.id_map, first.replacement), offsets

@@ -6,7 +6,7 @@ came of it. It never touches the target's cache, and nothing that it proposes ca
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar, overload
 
 import torch
@@ -21,7 +21,12 @@ API: Final = (0, 1)
 
 
 class DrafterOptions(BaseModel):
-    """Base of every drafter's options: unknown names and wrong types are errors, values never change."""
+    """Base of every drafter's options: unknown names and wrong types are errors, values never change.
+
+    `positional` names the option, a list, that takes the items without a key in `NAME[item,...]`.
+    """
+
+    positional: ClassVar[str | None] = None
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
@@ -218,7 +223,7 @@ class Outcome:
         row: the row's id.
         ids: all committed ids, `tokens` included.
         tokens: what the step committed, the bonus token last unless a stop cut it off.
-        tree: what the drafter had proposed.
+        tree: what the drafter had proposed; where several propose together, what was verified of it, which may be nothing.
         path: the accepted nodes of `tree` that were committed, in order.
         features: what the drafter's `needs` asked for; None where it asks for nothing.
     """
@@ -236,6 +241,11 @@ class OutcomeBatch:
     """What became of every row of a step."""
 
     rows: tuple[Outcome, ...]
+
+    def heard(self, needs: Needs) -> "OutcomeBatch":
+        """Return what a drafter of these needs hears of it: its own features, and of the prompt's chunks only what has some."""
+        kept = [outcome for outcome in self.rows if outcome.tokens or needs]
+        return OutcomeBatch(tuple(replace(one, features=one.features and one.features.only(needs)) for one in kept))
 
 
 class Drafter(ABC, Generic[OptionsT]):

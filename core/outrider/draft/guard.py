@@ -17,12 +17,17 @@ from outrider.errors import DrafterError, first_line
 class Guard:
     """Calls a drafter without gradients and checks what it gives.
 
+    Args:
+        drafter: what is guarded.
+        role: what errors call it; a drafter that is made of others guards them as its parts.
+
     Raises:
         DrafterError: the drafter raised, or its trees break the contract.
     """
 
-    def __init__(self, drafter: Drafter[Any]) -> None:
+    def __init__(self, drafter: Drafter[Any], role: str = "drafter") -> None:
         self.drafter = drafter
+        self._name = f"{role} '{drafter.name}'"
 
     def needs(self) -> Needs:
         """Return what the drafter wants of the target's forwards."""
@@ -96,5 +101,7 @@ class Guard:
                 yield
         except KeyboardInterrupt:
             raise
+        except DrafterError as error:  # a part of it, named already
+            raise DrafterError(f"{self._name}: {error}") from error
         except BaseException as error:  # a drafter may raise anything, SystemExit too
-            raise DrafterError(f"drafter '{self.drafter.name}' failed in {method}: {first_line(error)}") from error
+            raise DrafterError(f"{self._name} failed in {method}: {first_line(error)}") from error

@@ -11,6 +11,8 @@ from typing import Final, Self
 from outrider.draft.laws import POINT, DraftLaws
 
 ROOT: Final = -1
+Places = tuple[int | None, ...]
+"""For every node of a tree its node in another, None where it has none."""
 
 
 class MalformedTreeError(ValueError):
@@ -139,3 +141,31 @@ class DraftTree:
             found.append(node)
             node = self.parents[node]
         return tuple(reversed(found))
+
+    def keep(self, nodes: Sequence[int]) -> "DraftTree":
+        """Return the tree of some nodes, in index order; a node is kept with all its ancestors or not at all."""
+        if len(nodes) == len(self):
+            return self
+        place = {ROOT: ROOT} | {node: at for at, node in enumerate(nodes)}
+        return DraftTree(
+            tokens=tuple(self.tokens[node] for node in nodes),
+            parents=tuple(place[self.parents[node]] for node in nodes),
+            q_rows=tuple(self.q_rows[node] for node in nodes) if self.q_rows else (),
+            laws=self.laws,
+            coupled=self.coupled and bool(nodes),
+            scouts=frozenset(place[node] for node in nodes if node in self.scouts),
+        )
+
+    def places_in(self, left: "DraftTree") -> Places:
+        """Return where the nodes are in what `keep` left of this tree, its scouts all or none."""
+        if self.tokens == left.tokens and self.parents == left.parents:
+            return tuple(range(len(self)))
+        scouts = iter(sorted(left.scouts))
+        found: list[int | None] = []
+        for node, (token, parent) in enumerate(zip(self.tokens, self.parents, strict=True)):
+            above = ROOT if parent == ROOT else found[parent]
+            if node in self.scouts:
+                found.append(next(scouts, None))
+            else:
+                found.append(None if above is None else left.child(above, token))
+        return tuple(found)

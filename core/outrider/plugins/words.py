@@ -16,7 +16,9 @@ from outrider.validation import explain
 # vLLM's words for what is named otherwise here.
 _METHODS: Final = {"draft_model": "draft-model"}
 _KEYS: Final = {"num_speculative_tokens": "draft_tokens", "prompt_lookup_min": "min_n", "prompt_lookup_max": "max_n"}
-_WORD: Final = re.compile(r"(?P<name>[^\[\]]+)(\[(?P<options>.*)\])?", re.DOTALL)
+# A quoted text where a value may begin, a bracket, or a comma.
+_MARK: Final = re.compile(r"""(?<![^\s=,\[{])(?:"(?:\\.|[^"\\])*"|'[^']*')|[\[\]{},]""")
+_CLOSES: Final = {"[": "]", "{": "}"}
 
 DrafterWord = str | Mapping[str, Any] | type[Drafter[Any]] | Drafter[Any]
 
@@ -29,22 +31,68 @@ class DrafterChoice:
     options: dict[str, Any] = field(default_factory=dict)
 
 
-def read_word(word: str) -> DrafterChoice:
+def read_word(word: str, known: Registry | None = None) -> DrafterChoice:
     """Read `NAME` or `NAME[key=value,...]`.
+
+    Items without a key belong to the option that the drafter's `Options.positional` names; they may be words with brackets of
+    their own: `cascade[ngram,draft-model[model=PATH]]`.
 
     Raises:
         InputError: the brackets or an option are not well formed.
+        UnknownDrafterError: there are items without a key, and nobody provides the drafter.
     """
-    match = _WORD.fullmatch(word.strip())
-    if not match:
-        raise InputError(f"drafter '{word}': write NAME or NAME[key=value,...]")
-    listed = match["options"]
-    pairs = [pair for pair in re.split(r",(?![^\[]*\])", listed) if pair.strip()] if listed else []
-    return DrafterChoice(match["name"].strip(), read_options(pairs))
+    word = word.strip()
+    name, bracket, listed = word.partition("[")
+    name = name.strip()
+    try:
+        if not name or "]" in name:
+            raise ValueError("a ']' closes nothing" if name else "its name is missing")
+        if bracket and not listed.endswith("]"):
+            raise ValueError("it must end with ']'")
+        items = _split(listed[:-1])
+    except ValueError as error:
+        raise InputError(f"drafter '{word}': {error}; write NAME or NAME[key=value,...]") from error
+    bare = [item for item in items if _is_bare(item)]
+    options = read_options([item for item in items if item not in bare])
+    if bare:
+        positional = (known or registry()).find(name).drafter.Options.positional
+        if positional is None:
+            raise InputError(f"option '{bare[0]}': write key=value")
+        if positional in options:
+            raise InputError(f"option '{positional}' of drafter '{name}' is given twice: by its name and without")
+        options[positional] = [_value(item) for item in bare]
+    return DrafterChoice(name, options)
+
+
+def _split(text: str) -> list[str]:
+    """Split at the commas that lie in no brackets and no quotes.
+
+    Raises:
+        ValueError: the brackets don't pair.
+    """
+    items, first, closing = [], 0, list[str]()
+    for mark in _MARK.finditer(text):
+        if mark[0] in _CLOSES:
+            closing.append(_CLOSES[mark[0]])
+        elif mark[0] in _CLOSES.values():
+            if not closing or closing.pop() != mark[0]:
+                raise ValueError(f"a '{mark[0]}' closes nothing")
+        elif mark[0] == "," and not closing:
+            items.append(text[first : mark.start()])
+            first = mark.end()
+    if closing:
+        raise ValueError(f"a '{closing[-1]}' is missing")
+    return [item.strip() for item in (*items, text[first:]) if item.strip()]
+
+
+def _is_bare(item: str) -> bool:
+    """Whether an item has no key: a `=` inside brackets or quotes is none of its own."""
+    key, equals, _ = item.partition("=")
+    return not equals or any(mark in key for mark in "[{\"'")
 
 
 def read_options(pairs: list[str]) -> dict[str, Any]:
-    """Read `key=value` words; values are TOML where they can be, else text.
+    """Read `key=value` words; values are TOML where they can be, else text, or a list of such in brackets.
 
     Raises:
         InputError: a word without `=`, or a key given twice.
@@ -64,6 +112,10 @@ def _value(text: str) -> Any:
     try:
         return tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
+        pass
+    try:
+        return [_value(item) for item in _split(text[1:-1])] if text[:1] == "[" and text[-1:] == "]" else text
+    except ValueError:
         return text
 
 
@@ -107,7 +159,7 @@ def choose(
         check_class(word)
         drafter = word
     else:
-        choice = read_word(word) if isinstance(word, str) else read_mapping(word)
+        choice = read_word(word, known) if isinstance(word, str) else read_mapping(word)
         twice = set(given).intersection(choice.options)
         if twice:
             raise InputError(f"option '{min(twice)}' of drafter '{choice.name}' is given twice")
