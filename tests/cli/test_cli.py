@@ -117,7 +117,10 @@ def test_flags_go_over_the_config_file(run: Run, model_folder: Path, tmp_path: P
 
 BAD: list[tuple[list[str], str]] = [
     (["-d", "ngrm"], "unknown drafter 'ngrm'. Did you mean 'ngram'? Drafters: draft-model, lookahead, ngram, none."),
-    (["-d", "ngram", "-o", "max_m=3"], "unknown option 'max_m'. Did you mean 'max_n'? Known: branching, corpus, draft_tokens"),
+    (
+        ["-d", "ngram", "-o", "max_m=3"],
+        "unknown option 'max_m'. Did you mean 'max_n'? Known: branching, corpus, draft_tokens",
+    ),
     (["-o", "max_n"], "option 'max_n': write key=value"),
     (["-o", "max_n=0"], "option max_n = 0"),
     (["-d", "none", "-o", "max_n=3"], "unknown option 'max_n'. Known: none."),
