@@ -23,7 +23,7 @@ def test_the_python_examples_run_in_order(smollm2: outrider.Target, monkeypatch:
     monkeypatch.setattr(outrider, "load", lambda name: smollm2)
     scope: dict[str, Any] = {}
     blocks = _blocks("python")
-    assert len(blocks) == 4
+    assert len(blocks) == 5
     for block in blocks:
         exec(compile(block, "README.md", "exec"), scope)
     assert scope["result"].text

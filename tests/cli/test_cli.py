@@ -130,7 +130,10 @@ BAD: list[tuple[list[str], str]] = [
         ["-d", "ngrm"],
         "unknown drafter 'ngrm'. Did you mean 'ngram'? Drafters: cascade, draft-model, lookahead, ngram, none, self.",
     ),
-    (["-d", "ngram", "-o", "max_m=3"], "unknown option 'max_m'. Did you mean 'max_n'? Known: branching, draft_tokens"),
+    (
+        ["-d", "ngram", "-o", "max_m=3"],
+        "unknown option 'max_m'. Did you mean 'max_n'? Known: branching, corpus, draft_tokens",
+    ),
     (["-o", "max_n"], "option 'max_n': write key=value"),
     (["-o", "max_n=0"], "option max_n = 0"),
     (["-d", "none", "-o", "max_n=3"], "unknown option 'max_n'. Known: none."),
@@ -313,6 +316,19 @@ def test_many_prompts_are_printed_under_their_names(generate: Run, prompts: Path
     assert status == 0
     assert [line for line in out.splitlines() if line.startswith("== ")] == ["== first", "== 2", "== 81"]
     assert len(err.splitlines()) == 3
+
+
+def test_many_prompts_share_one_drafter(generate: Run, tmp_path: Path) -> None:
+    """So that what it may remember of earlier requests, and what it loads, serves them all."""
+    path = tmp_path / "prompts.jsonl"
+    path.write_text('{"prompt": "hello"}\n' * 2)
+    steps = {}
+    for store in ("0", "1000"):
+        status, out, _ = generate("--prompts", str(path), "--json", "-d", f"ngram[store={store}]", "--temperature", "0")
+        first, second = (json.loads(line) for line in out.splitlines())
+        assert (status, second["text"]) == (0, first["text"])
+        steps[store] = first["stats"]["num_steps"], second["stats"]["num_steps"]
+    assert steps["0"][0] == steps["0"][1] == steps["1000"][0] > steps["1000"][1]
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from outrider.decode.request import read_seed
 from outrider.decode.stats import Stats
 from outrider.errors import OutriderError
 from outrider.generation import Result, generate_batch
-from outrider.plugins.words import DrafterChoice
+from outrider.plugins.words import DrafterChoice, make_drafter
 from outrider.prompt_file import NamedPrompt
 from outrider.target.model import Target
 
@@ -24,13 +24,14 @@ def run_batches(
     *,
     as_json: bool,
 ) -> int:
-    """Generate for all prompts, `size` at a time, and print what is done as soon as it is."""
+    """Generate for all prompts, `size` at a time, with one drafter, and print what is done as soon as it is."""
     options = options | {"seed": read_seed(options)}
+    drafter = make_drafter(choice.name, choice.options, target.info)
     for start in range(0, len(prompts), size):
         group = prompts[start : start + size]
         texts = [prompt.text for prompt in group]
         try:
-            results = generate_batch(target, texts, choice.name, choice.options, first_index=start, **options)
+            results = generate_batch(target, texts, drafter, first_index=start, **options)
         except OutriderError as error:
             names = ", ".join(prompt.name for prompt in group)
             raise type(error)(f"prompts {names}: {error}") from error

@@ -1,4 +1,4 @@
-"""`python -m outrider.compare demo|bench`: what `make demo` and `make bench` run."""
+"""`python -m outrider.compare demo|bench|lookups|partings`: what `make demo` and `make bench` run, and more."""
 
 import sys
 from pathlib import Path
@@ -10,6 +10,7 @@ from outrider.cli import quiet
 from outrider.cli.app import run_app
 from outrider.compare import bench as benchmark
 from outrider.compare import demo as demonstration
+from outrider.compare import lookups as looking_up
 from outrider.compare import partings as parting
 from outrider.compare import steps as step
 from outrider.compare.masks import NODES, ROWS, ragged_batch_cost, tree_mask_cost
@@ -71,6 +72,24 @@ def bench(
         f"verifying {DRAFT} drafted tokens, temperature 0.7, top-p 0.9, vocabulary {VOCABULARY}: {milliseconds:.1f} ms; over "
         f"the emitted tokens alone with the same processors {alone:.2f}, with transformers' own {sorting:.2f}"
     )
+
+
+@app.command()
+def lookups(
+    model: Model = "smollm2",
+    dtype: Annotated[list[str] | None, typer.Option(help="May be given several times.")] = None,
+    prompts: Annotated[
+        Path | None, typer.Option(help="JSONL file of prompts in place of a story and a code edit.")
+    ] = None,
+    rounds: Annotated[int, typer.Option(help="Interleaved repetitions.", min=1)] = 12,
+    max_new_tokens: Tokens = 128,
+) -> None:
+    """The drafter ngram against the prompt lookup of transformers, economize and flashspec, as far as they are installed."""
+    chosen = read_prompts(prompts) if prompts else BUILTIN[:2]
+    for name in dtype or ["float32", "bfloat16"]:
+        with quiet():
+            target = load(model, dtype=name)
+            looking_up.lookups(target, chosen, rounds=rounds, max_new_tokens=max_new_tokens)
 
 
 @app.command()
