@@ -75,6 +75,15 @@ def test_any_text_keeps_what_it_says(kind: str, parts: list[str], long: bool) ->
         assert growing.ids == encode(text)
 
 
+def test_ids_that_later_text_changes_are_taken_back() -> None:
+    """All of them, by a tokenizer that reads a text otherwise where it holds a mark."""
+    growing = GrowingIds(lambda text: [int("!" in text)] * len(text), lambda ids: " " * len(ids))
+    for letter in "ab " * 400:
+        growing.grow(letter)
+    assert growing.grow("!") == 0
+    assert growing.ids == [1] * 1201
+
+
 def test_a_tokenizer_that_no_point_suits_is_not_asked_at_every_step() -> None:
     """One whose ids all change with the length of the text."""
     calls = list[int]()

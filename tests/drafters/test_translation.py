@@ -155,6 +155,18 @@ def test_inside_a_character_a_draft_goes_on_with_it() -> None:
     assert translation.ids == [*theirs.opening, *theirs.encode("the ")]
     assert translation.propose(theirs.encode("🙃 road"))[:3] == ids[cut : cut + 3]
     assert translation.propose(theirs.encode("road")) == []
+    assert translation.propose(theirs.encode("\N{GOTHIC LETTER HWAIR} road")) == []
+
+
+@pytest.mark.parametrize("target", LOSSLESS)
+def test_inside_a_word_that_is_one_token_a_draft_goes_on_with_it(target: str) -> None:
+    ours, theirs = _vocabulary(target), _vocabulary("bytes 300")
+    translation, ids = Translation(ours, theirs), ours.encode(SENTENCES[1])
+    at = max(range(1, len(ids)), key=lambda place: len(ours.written(ids[place : place + 1])))
+    word, after = ours.text(ids[at : at + 1]), ours.text(ids[at + 1 : at + 3])
+    translation.follow([*ids[:at], *ours.encode("\n" + word[:-2])[len(ours.encode("\n")) :]])
+    rest = word[-2:] + after
+    assert ours.text(translation.propose(theirs.encode(rest))) == rest
 
 
 def test_a_text_that_is_taken_back_is_read_as_if_it_had_never_been() -> None:
