@@ -39,41 +39,46 @@ class Universal(RowDrafter[UniversalOptions]):
         self.model = model
         self.vocabularies = vocabularies(target.info, model)
         self.common = Intersection.of(*self.vocabularies) if self.options.way == "tokens" else None
-        self.rows: dict[int, tuple[Follower, Translation]] = {}
+        self.follower = Follower(model)
+        self.rows: dict[int, Translation] = {}
         self.drawn: list[tuple[torch.Tensor, int]] = []
         self.proposed: list[tuple[list[int], list[int]]] = []
 
     def begin(self, rows: Sequence[RowStart]) -> None:
-        for start in rows:
-            self.rows[start.row] = Follower(self.model), Translation(*self.vocabularies)
+        self.follower.begin([start.row for start in rows])
+        self.rows |= {start.row: Translation(*self.vocabularies) for start in rows}
 
     def truncate(self, row: int, length: int) -> None:
-        self.rows[row][1].forget(length)
+        self.rows[row].forget(length)
 
     def end(self, rows: Sequence[int]) -> None:
+        self.follower.end(rows)
         for row in rows:
             self.rows.pop(row, None)
 
     def propose_row(self, view: DraftView) -> DraftTree:
-        follower, translation = self.rows[view.row]
-        follower.forget(translation.follow(view.ids))
+        translation = self.rows[view.row]
+        self.follower.forget(view.row, translation.follow(view.ids))
         longest = self.model.info.max_positions or 1 << 30
         if not translation.ids or len(translation.ids) + self.options.draft_tokens > longest:
             return DraftTree()
-        logits = follower.read(translation.ids)
+        logits = self.follower.read([view.row], [translation.ids])[0]
         if self.common is not None:
-            return DraftTree() if translation.pending else self._tokens(view, follower, self.common, logits)
+            return DraftTree() if translation.pending else self._tokens(view, self.common, logits)
         ids: list[int] = []
         while len(ids) < self.options.draft_tokens:
             ids.append(int(logits.argmax()))
             if ids[-1] in self.vocabularies[1].eos_ids or len(ids) == self.options.draft_tokens:
                 break
-            logits = follower.guess(ids[-1])
+            logits = self._guess(ids[-1])
         found = translation.propose(ids)
         self.proposed.append((list(view.ids), found))
         return DraftTree.chain(found[: min(view.max_depth, view.max_nodes)])
 
-    def _tokens(self, view: DraftView, follower: Follower, common: Intersection, logits: torch.Tensor) -> DraftTree:
+    def _guess(self, token: int) -> torch.Tensor:
+        return self.follower.guess(torch.tensor([[token]]))[0, 0]
+
+    def _tokens(self, view: DraftView, common: Intersection, logits: torch.Tensor) -> DraftTree:
         tokens, laws = list[int](), list[torch.Tensor]()
         depth = min(self.options.draft_tokens, view.max_depth, view.max_nodes)
         while len(tokens) < depth:
@@ -86,7 +91,7 @@ class Universal(RowDrafter[UniversalOptions]):
             self.drawn.append((laws[-1], tokens[-1]))
             if int(common.draft_ids[column]) in self.vocabularies[1].eos_ids or len(tokens) == depth:
                 break
-            logits = follower.guess(int(common.draft_ids[column]))
+            logits = self._guess(int(common.draft_ids[column]))
         chain = DraftTree.chain(tokens)
         if not view.wants_q or not tokens:
             return DraftTree(chain.tokens, chain.parents, coupled=view.noise(1, common.id_map[:1]) is not None)
