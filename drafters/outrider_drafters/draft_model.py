@@ -3,23 +3,28 @@
 Speculative decoding (Leviathan et al. 2022, arXiv:2211.17192; Chen et al. 2023, arXiv:2302.01318).
 """
 
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from typing import Any, ClassVar, Literal
 
+import torch
 from pydantic import Field
 
 import outrider
-from outrider import DrafterOptions, InputError, Target, hookimpl
-from outrider_drafters.following import Following, FollowingOptions
+from outrider import DrafterOptions, DraftView, InputError, Target, TreeBatch, hookimpl
+from outrider_drafters.crossing import Crossing
+from outrider_drafters.following import Common, Following, FollowingOptions
 from outrider_drafters.tokenizers import first_difference
 
 
 class DraftModelOptions(FollowingOptions):
     """Options of `draft-model`."""
 
-    model: Any = Field(default=None, description="a folder, a Hub id, or a loaded model; required")
+    model: Any = Field(default=None, description="a folder, a Hub id, a loaded model or target; required")
     dtype: str | None = Field(default=None, description="of the draft model; by default the target's")
     device: str | None = Field(default=None, description="of the draft model; by default the target's")
-    check_tokenizer: bool = Field(default=True, description="refuse a draft model whose tokens are others")
+    tokenizer: Literal["same", "other", "unchecked"] = Field(
+        default="same", description="whether the draft model's tokens are the target's; others cross by text"
+    )
 
 
 class DraftModel(Following):
@@ -28,6 +33,8 @@ class DraftModel(Following):
     name: ClassVar[str] = "draft-model"
     requires_api: ClassVar[tuple[int, int]] = (0, 1)
     Options: ClassVar[type[DrafterOptions]] = DraftModelOptions
+
+    _crossing: Crossing | None = None
 
     def _load(self) -> Target:
         """Load the draft model and make sure that it can serve this target.
@@ -40,7 +47,9 @@ class DraftModel(Following):
             raise InputError(
                 "drafter 'draft-model' needs a model: draft-model[model=...], smaller and of the same tokenizer"
             )
-        if isinstance(options.model, str):
+        if isinstance(options.model, Target) and not (options.dtype or options.device):
+            model = options.model
+        elif isinstance(options.model, str):
             device = options.device or (None if target.device.type == "meta" else str(target.device))
             dtype = options.dtype or str(target.dtype).removeprefix("torch.")
             model = outrider.load(options.model, dtype=dtype, device=device)
@@ -57,12 +66,38 @@ class DraftModel(Following):
                 f"drafter 'draft-model': {type(model.model).__name__} keeps a state that can't be taken back token by token; "
                 f"choose a model of attention layers alone"
             )
-        if options.check_tokenizer and (difference := first_difference(target.tokenizer, model.tokenizer)):
+        if options.tokenizer == "other":
+            self._crossing = Crossing(target, model)
+        elif options.tokenizer == "same" and (difference := first_difference(target.tokenizer, model.tokenizer)):
             raise InputError(
-                f"drafter 'draft-model': the draft model's tokens are not the target's ({difference}); choose a model of the "
-                f"same tokenizer, or say check_tokenizer=false if only unused ids differ"
+                f"drafter 'draft-model': the draft model's tokens are not the target's ({difference}); say tokenizer='other' "
+                f"to draft by text and by the tokens in common, or tokenizer='unchecked' if only unused ids differ"
             )
         return model
+
+    def truncate(self, row: int, length: int) -> None:
+        """Go on from the first `length` ids."""
+        if self._crossing is None:
+            super().truncate(row, length)
+        else:
+            self._crossing.forget(row, length)
+
+    def end(self, rows: Sequence[int]) -> None:
+        """Drop the rows' caches."""
+        super().end(rows)
+        if self._crossing is not None:
+            self._crossing.end(rows)
+
+    def _text(self, view: DraftView) -> Sequence[int]:
+        return view.ids if self._crossing is None else self._crossing.read(view, self._follower)
+
+    def _grow(self, views: Sequence[DraftView], logits: torch.Tensor, common: Common | None = None) -> TreeBatch:
+        if self._crossing is None:
+            return super()._grow(views, logits, common)
+        common = self._crossing.common(views[0])
+        if common is None:
+            return self._crossing.draft(views, logits, self._follower, self.options.draft_tokens)
+        return super()._grow(views, logits, common)
 
 
 @hookimpl

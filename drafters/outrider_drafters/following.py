@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from pydantic import Field
@@ -25,6 +25,24 @@ from outrider import (
     TreeBatch,
     draw_trees,
 )
+
+
+class Common(Protocol):
+    """Tokens that a draft model of another tokenizer has in common with the target."""
+
+    @property
+    def draft_ids(self) -> torch.Tensor:
+        """`[common]` int64, the draft model's ids."""
+        ...
+
+    @property
+    def id_map(self) -> torch.Tensor:
+        """`[common]` int64, the target's."""
+        ...
+
+    def restrict(self, logits: torch.Tensor) -> torch.Tensor:
+        """Return the logits of the common tokens, `[..., common]`."""
+        ...
 
 
 class FollowingOptions(DrafterOptions):
@@ -86,20 +104,37 @@ class Following(Drafter[Any]):
 
     def propose(self, batch: DraftBatch) -> TreeBatch:
         """Propose trees of the model's tokens; nothing where a text is too long for it."""
-        places = [at for at, view in enumerate(batch.rows) if self._has_room(view)]
+        texts = [self._text(view) for view in batch.rows]
+        places = [at for at, (view, text) in enumerate(zip(batch.rows, texts, strict=True)) if self._room(view, text)]
         views = [batch.rows[at] for at in places]
         if not views:
             return TreeBatch.pack([DraftTree()] * len(batch.rows))
-        logits = self._follower.read([view.row for view in views], [view.ids for view in views])
-        shape = self._shape()
+        logits = self._follower.read([view.row for view in views], [texts[at] for at in places])
+        return self._grow(views, logits).among(places, len(batch.rows))
+
+    def _text(self, view: DraftView) -> Sequence[int]:
+        """Return what the model reads of a row; nothing for a row that pauses."""
+        return view.ids
+
+    def _grow(self, views: Sequence[DraftView], logits: torch.Tensor, common: Common | None = None) -> TreeBatch:
+        """Grow trees from the model's logits after the texts, of all tokens or of those in common."""
+        ids = None if common is None else common.id_map
+
+        def law(view: DraftView, logits: torch.Tensor) -> torch.Tensor:
+            logits = logits[..., : self._shared] if common is None else common.restrict(logits)
+            heat: float | None = self.options.temperature
+            return view.law(logits) if heat is None else (logits.double() / heat).softmax(-1)
+
+        def guess(tokens: torch.Tensor, parents: torch.Tensor | None) -> torch.Tensor:
+            return self._follower.guess(tokens if common is None else common.draft_ids[tokens], parents)
+
         if views[0].wants_q:
-            trees = draw_trees(views, shape, self._law, logits, self._follower.guess)
-        else:
-            expansion = Expansion(views, shape, self._law, self._sharpness)
-            trees = expansion.grow(logits, self._follower.guess)
-            if expansion.first is not None:
-                self._scores |= {view.row: scores for view, scores in zip(views, expansion.first, strict=True)}
-        return trees.among(places, len(batch.rows))
+            return draw_trees(views, self._shape(), law, logits, guess, ids)
+        expansion = Expansion(views, self._shape(), law, self._sharpness, ids)
+        trees = expansion.grow(logits, guess)
+        if expansion.first is not None and common is None:
+            self._scores |= {view.row: scores for view, scores in zip(views, expansion.first, strict=True)}
+        return trees
 
     def _shape(self) -> Shape:
         options = self.options
@@ -107,15 +142,7 @@ class Following(Drafter[Any]):
         most = options.nodes or options.draft_tokens * options.branching
         return Shape(options.draft_tokens, options.branching, beams, most, options.confidence, options.coupled)
 
-    def _has_room(self, view: DraftView) -> bool:
+    def _room(self, view: DraftView, text: Sequence[int]) -> bool:
         longest = self._model.info.max_positions
         depth = min(self.options.draft_tokens, view.max_depth)
-        return depth > 0 and (longest is None or len(view.ids) + depth <= longest)
-
-    def _law(self, view: DraftView, logits: torch.Tensor) -> torch.Tensor:
-        """Return the draft's laws `[count, shared vocab]` over the ids that both models have."""
-        logits = logits[..., : self._shared]
-        heat: float | None = self.options.temperature
-        if heat is not None:
-            return (logits.double() / heat).softmax(-1)
-        return view.law(logits)
+        return depth > 0 and len(text) > 0 and (longest is None or len(text) + depth <= longest)

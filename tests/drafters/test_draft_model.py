@@ -205,7 +205,7 @@ def test_another_tokenizer_of_the_same_size_is_told(tmp_path: Path) -> None:
     target = tiny_target(0)
     with pytest.raises(outrider.InputError, match=r"tokens are not the target's \(id 0 is 'a' and '.'\)"):
         outrider.generate(target, prompt_of(3), "draft-model", {"model": str(tmp_path)})
-    options = {"model": str(tmp_path), "check_tokenizer": False}
+    options = {"model": str(tmp_path), "tokenizer": "unchecked"}
     result = outrider.generate(target, prompt_of(3), "draft-model", options, max_new_tokens=10)
     assert list(result.token_ids) == plain_loop(target.model, prompt_of(3), 10)
 

@@ -11,11 +11,13 @@ from hypothesis import strategies as st
 
 import outrider
 from other_tokenizers import KINDS, SENTENCES, composing, learnt
-from outrider import Target
+from outrider import DraftBatch, DraftTree, Target, TreeBatch
+from outrider_drafters.draft_model import DraftModel, DraftModelOptions
+from outrider_drafters.intersection import Intersection
+from outrider_drafters.tokenizers import vocabularies
 from outrider_drafters.translation import Translation
 from outrider_drafters.vocabularies import Vocabulary
 from support import plain_loop
-from universal import Universal
 
 LOSSLESS = ("bytes 300", "bytes 400", "pieces", "pieces with a space before", "composing")
 PAIRS = [(one, other) for one in KINDS for other in KINDS if one != other]
@@ -186,13 +188,30 @@ def test_a_text_that_is_taken_back_is_read_as_if_it_had_never_been() -> None:
         assert translation.ids == fresh.ids
 
 
+def _crossing(target: Target, model: Target) -> DraftModel:
+    return DraftModel(target.info, DraftModelOptions(model=model, tokenizer="other", draft_tokens=5))
+
+
+class Watched(DraftModel):
+    """Keeps the trees that it proposed."""
+
+    def __init__(self, target: Target, model: Target) -> None:
+        super().__init__(target.info, DraftModelOptions(model=model, tokenizer="other", draft_tokens=5))
+        self.trees: list[DraftTree] = []
+
+    def propose(self, batch: DraftBatch) -> TreeBatch:
+        batch_of_trees = super().propose(batch)
+        self.trees += [tree for tree in batch_of_trees.unpack() if len(tree)]
+        return batch_of_trees
+
+
 @pytest.mark.parametrize("settings", [{}, {"temperature": 1.0}])
 @pytest.mark.parametrize(("target", "draft"), [*RING, ("composing", "pieces"), ("pieces", "bytes 400")])
 def test_the_text_is_that_of_plain_decoding(target: str, draft: str, settings: dict[str, Any]) -> None:
     accepted = 0
     served, model = _target(target), _target(draft)
     for sentence in range(3):
-        drafter, prompt = Universal(served, model), _prompt(target, sentence)
+        drafter, prompt = _crossing(served, model), _prompt(target, sentence)
         result = outrider.generate(served, prompt, drafter, max_new_tokens=30, seed=sentence, **settings)
         plain = outrider.generate(served, prompt, "none", max_new_tokens=30, seed=sentence, **settings)
         assert result.token_ids == plain.token_ids
@@ -210,16 +229,19 @@ def test_laws_over_the_common_tokens_are_honest(target: str, draft: str, rule: s
     served, model = _target(target), _target(draft)
     accepted = 0
     for seed in range(3):
-        drafter = Universal(served, model, way="tokens")
+        drafter, common = Watched(served, model), Intersection.of(*vocabularies(served.info, model))
         options: dict[str, Any] = {"max_new_tokens": 24, "temperature": 1.0, "seed": seed, "rule": rule}
         result = outrider.generate(served, _prompt(target), drafter, **options)
         accepted += result.stats.num_accepted_draft_tokens
-        common = drafter.common
-        assert common is not None
-        for law, token in drafter.drawn:
-            assert law.shape == common.id_map.shape
-            assert abs(float(law.sum()) - 1) < 1e-12
-            assert float(law[common.id_map == token].sum()) > 0
+        for tree in drafter.trees:
+            assert set(tree.tokens) <= set(common.id_map.tolist())
+            if rule == "match":
+                assert tree.coupled
+                continue
+            assert tree.laws is not None
+            assert tree.laws.id_map is not None
+            assert torch.equal(tree.laws.id_map, common.id_map)
+            assert torch.allclose(tree.laws.q.sum(-1), torch.ones(len(tree.laws.q), dtype=torch.float64), atol=1e-12)
         assert max(result.token_ids) < served.info.vocab_size
         if rule == "match":
             assert result.token_ids == outrider.generate(served, _prompt(target), "none", **options).token_ids
@@ -230,7 +252,7 @@ def test_every_token_is_fed_to_the_draft_model_about_once() -> None:
     """The prompt, then at most the draft and what of the text is new or encoded otherwise; it does not grow with the text."""
     served, model, fed = _target("bytes 300"), _target("pieces"), list[int]()
     prompt = served.tokenizer(" ".join(SENTENCES * 4)[:400])["input_ids"]
-    drafter = Universal(served, model)
+    drafter = _crossing(served, model)
     handle = model.model.register_forward_pre_hook(
         lambda module, args, kwargs: fed.append(kwargs["input_ids"].shape[1]), with_kwargs=True
     )
@@ -251,7 +273,7 @@ def test_drafts_that_the_target_s_text_does_not_follow_end_with_the_context() ->
     assert model.config.max_position_embeddings == 512
     short = outrider.load(_shortened(model, 24), tokenizer=KINDS["pieces"]())
     prompt = _prompt("bytes 300", 0, 3)
-    result = outrider.generate(served, prompt, Universal(served, short), max_new_tokens=60)
+    result = outrider.generate(served, prompt, _crossing(served, short), max_new_tokens=60)
     assert result.token_ids == outrider.generate(served, prompt, "none", max_new_tokens=60).token_ids
     assert 0 < result.stats.num_spec_steps < result.stats.num_steps
 
@@ -265,14 +287,14 @@ def _shortened(model: Any, positions: int) -> Any:
 
 def test_sessions_and_batches_translate_a_row_each() -> None:
     served, model = _target("bytes 300"), _target("pieces")
-    with outrider.session(served, Universal(served, model), max_new_tokens=12) as turns:
+    with outrider.session(served, _crossing(served, model), max_new_tokens=12) as turns:
         for sentence in (0, 1, 2):
             before = [*turns.ids, *_prompt("bytes 300", sentence)]
             result = turns.generate(_prompt("bytes 300", sentence))
             assert result.token_ids == outrider.generate(served, before, "none", max_new_tokens=12).token_ids
             turns.truncate(len(turns.ids) - 5)
     prompts = [_prompt("bytes 300", sentence, 2 + sentence) for sentence in range(3)]
-    results = outrider.generate_batch(served, prompts, Universal(served, model), max_new_tokens=30)
+    results = outrider.generate_batch(served, prompts, _crossing(served, model), max_new_tokens=30)
     for prompt, result in zip(prompts, results, strict=True):
         assert result.token_ids == outrider.generate(served, prompt, "none", max_new_tokens=30).token_ids
         assert result.stats.num_accepted_draft_tokens > 0
