@@ -67,8 +67,34 @@ class TokenView(Sequence[int]):
         return iter(self._ids)
 
 
+class TargetHead(Protocol):
+    """The target's head."""
+
+    def __call__(self, states: torch.Tensor) -> torch.Tensor:
+        """Return logits `[..., vocab]` of final states `[..., hidden]`, with the model's factor and soft cap."""
+        ...
+
+    def narrow(self, ids: torch.Tensor) -> "TargetHead":
+        """Return a head of some tokens `[tokens]` only, on copies of their rows."""
+        ...
+
+
 class TargetParts(Protocol):
     """The target's own modules, for drafters to use and not to change."""
+
+    @property
+    def embeddings(self) -> Callable[[torch.Tensor], torch.Tensor]:
+        """Makes of ids `[...]` what the first decoder layer reads, `[..., hidden]`."""
+        ...
+
+    @property
+    def head(self) -> TargetHead:
+        """Makes logits of final states, after the last norm.
+
+        Raises:
+            ModelError: the model's logits come about in another way.
+        """
+        ...
 
     def early_exit(self, layers: int) -> Any:
         """Return a transformers model of the target's first decoder layers, with its norm and head and the same weights.

@@ -1,6 +1,7 @@
 """The target's parts that drafters may use, read-only: views on the model's own modules, which stay as they are."""
 
 import copy
+from functools import cached_property
 from typing import Any
 
 from torch import nn
@@ -8,6 +9,7 @@ from transformers import PreTrainedModel
 
 from outrider.errors import ModelError
 from outrider.target import compat
+from outrider.target.head import Embeddings, Head, find
 
 
 class Parts:
@@ -19,6 +21,28 @@ class Parts:
 
     def __init__(self, model: PreTrainedModel) -> None:
         self._model = model
+
+    @cached_property
+    def _ends(self) -> tuple[Embeddings, Head]:
+        return find(self._model)
+
+    @property
+    def embeddings(self) -> Embeddings:
+        """Makes of ids what the first decoder layer reads.
+
+        Raises:
+            ModelError: the model has no head of its own.
+        """
+        return self._ends[0]
+
+    @property
+    def head(self) -> Head:
+        """Makes of final states, after the last norm, the model's logits; checked against a forward at first use.
+
+        Raises:
+            ModelError: its logits come about in another way.
+        """
+        return self._ends[1]
 
     def early_exit(self, layers: int) -> PreTrainedModel:
         """Return a model that leaves after the first decoder layers, with the target's norm and head.
