@@ -93,7 +93,7 @@ class Observed(Ngram):
 def test_a_sibling_that_is_not_the_first_is_accepted(smollm2: outrider.Target) -> None:
     drafter = Observed(smollm2)
     for prompt in DIVIDED:
-        result = outrider.generate(smollm2, prompt, drafter, chat=False, max_new_tokens=96)
+        result = outrider.generate(smollm2, prompt, drafter, chat=False, max_new_tokens=96, adaptive=False)
         plain = outrider.generate(smollm2, prompt, "none", chat=False, max_new_tokens=96)
         assert result.token_ids == plain.token_ids
     assert drafter.not_first > 0
@@ -101,7 +101,7 @@ def test_a_sibling_that_is_not_the_first_is_accepted(smollm2: outrider.Target) -
 
 def test_a_code_edit_takes_few_steps(smollm2: outrider.Target) -> None:
     """Counted, not timed: the drafter is alive."""
-    stats = outrider.generate(smollm2, CODE_EDIT, "ngram", max_new_tokens=96).stats
+    stats = outrider.generate(smollm2, CODE_EDIT, "ngram", max_new_tokens=96, adaptive=False).stats
     assert stats.mean_acceptance_length is not None
     assert stats.mean_acceptance_length > 4
 

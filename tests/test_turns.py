@@ -141,7 +141,7 @@ def _failing(target: Target, place: str, error: BaseException, after: int = 0) -
 def test_turns_are_those_of_fresh_generations(tier: str, options: dict[str, Any]) -> None:
     target = _target(tier)
     for drafter in ("none", "ngram", Guess(target)):
-        with outrider.session(target, drafter, **options) as session:
+        with outrider.session(target, drafter, **options, adaptive=False) as session:
             prompts: tuple[Any, ...] = (prompt_of(12), "abc", torch.tensor([4, 4]), [], [5])
             for turn, prompt in enumerate(prompts):
                 before = session.ids
@@ -229,7 +229,7 @@ def test_a_turn_may_be_given_up(tier: str, how: str, steps: int) -> None:
 def test_a_drafter_may_fail(tier: str, method: str) -> None:
     target = _target(tier)
     drafter = Guess(target)
-    session = outrider.session(target, drafter, **GREEDY)
+    session = outrider.session(target, drafter, **GREEDY, adaptive=False)
     if method != "begin":
         session.generate(prompt_of(12))
         session.truncate(5)

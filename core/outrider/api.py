@@ -18,6 +18,7 @@ from outrider.draft.contract import (
     TargetInfo,
     TokenView,
 )
+from outrider.draft.cost import Costs, StepCost, best_size, typical_cost
 from outrider.draft.drawing import draw_trees
 from outrider.draft.expansion import Expansion, Shape, Sharpness
 from outrider.draft.features import Features, Needs, layer_output
@@ -60,6 +61,7 @@ __all__ = (
     "POINT",
     "ROOT",
     "ConfigError",
+    "Costs",
     "Decoder",
     "DraftBatch",
     "DraftLaws",
@@ -94,12 +96,14 @@ __all__ = (
     "Sharpness",
     "Stats",
     "Step",
+    "StepCost",
     "Stream",
     "Target",
     "TargetInfo",
     "TokenView",
     "TreeBatch",
     "UnknownDrafterError",
+    "best_size",
     "choose",
     "decoder",
     "drafters",
@@ -116,4 +120,5 @@ __all__ = (
     "registry",
     "session",
     "stream",
+    "typical_cost",
 )

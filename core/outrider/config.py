@@ -33,6 +33,7 @@ class GenerationSection(_Section):
     top_p: float | int | None = None
     seed: int | None = None
     rule: str | None = None
+    adaptive: bool | None = None
     chat: bool | None = None
 
 

@@ -179,6 +179,8 @@ def generate(
         **options: those of `generate` of transformers (`max_new_tokens`, `temperature`, `stop_strings`, ...) and `seed`.
             `temperature=0` is greedy; without a length at most 256 new tokens are made. `rule` is how drafts are verified:
             `match`, or `rejection` or `block`, which trust the drafter to declare the laws that it draws from.
+            `adaptive` (True) drafts as far as pays by measured costs and acceptance, and not at all where plain decoding is
+            faster; False drafts as the drafter's options say; `outrider.Costs` are gone by in place of measured ones.
 
     Raises:
         InputError: a wrong prompt, option, or drafter.

@@ -21,7 +21,9 @@ from outrider.decode.row import Row, Step
 from outrider.decode.stats import Stats
 from outrider.decode.stopping import Stopping
 from outrider.decode.tap import Tap
+from outrider.draft.cost import Costs, check_adaptive
 from outrider.draft.guard import Guard
+from outrider.draft.timings import Timings
 from outrider.errors import InputError
 from outrider.generation import prepare
 from outrider.plugins.words import DrafterWord
@@ -46,7 +48,8 @@ _KNOWN: Final = {
     *compat.CACHE_NAMES,
 }
 # Which tier serves a model; a target itself would keep its model alive.
-_PROBED: weakref.WeakKeyDictionary[PreTrainedModel, tuple[Any, type[Tier[Any]], Trust]] = weakref.WeakKeyDictionary()
+_Known = tuple[Any, type[Tier[Any]], Trust, Timings]
+_PROBED: weakref.WeakKeyDictionary[PreTrainedModel, _Known] = weakref.WeakKeyDictionary()
 
 
 class Decoder:
@@ -65,11 +68,12 @@ class Decoder:
         stop_strings: str | Sequence[str] | None,
         seed: int | None,
         rule: str,
+        adaptive: bool | Costs,
     ) -> None:
         self._drafter, self._drafter_options = drafter, drafter_options
         self._streamer, self._tokenizer = streamer, tokenizer
         self._stop_strings = stop_strings if stop_strings is None or isinstance(stop_strings, str) else [*stop_strings]
-        self._seed, self._rule = seed, rule
+        self._seed, self._rule, self._adaptive = seed, rule, adaptive
         self.stats: tuple[Stats, ...] = ()
         self.seeds: tuple[int, ...] = ()
 
@@ -150,6 +154,7 @@ class Decoder:
                 evidence=evidence,
                 context=compat.context_of(inputs, at) if encoder_decoder else {},
                 chunk=chunk_of(target, len(ids) - pad, config),
+                adaptive=self._adaptive,
             )
             found.append(request)
         return found
@@ -183,6 +188,7 @@ def decoder(
     stop_strings: str | Sequence[str] | None = None,
     seed: int | None = None,
     rule: str = "match",
+    adaptive: bool | Costs = True,
 ) -> Decoder:
     """Make what `custom_generate` of transformers' `generate` takes.
 
@@ -197,11 +203,13 @@ def decoder(
         stop_strings: end the text.
         seed: of the call; by default one draw from torch's default generator, so that `torch.manual_seed` works.
         rule: how drafts are verified.
+        adaptive: as in `outrider.generate`.
 
     Raises:
-        InputError: a wrong seed or rule, or stop strings without a tokenizer.
+        InputError: a wrong seed, rule or `adaptive`, or stop strings without a tokenizer.
     """
     check_rule(rule)
+    check_adaptive(adaptive)
     if seed is not None:
         read_seed({"seed": seed})
     if stop_strings is not None and tokenizer is None:
@@ -214,6 +222,7 @@ def decoder(
         stop_strings=stop_strings,
         seed=seed,
         rule=rule,
+        adaptive=adaptive,
     )
 
 
@@ -246,9 +255,9 @@ def _target(model: PreTrainedModel) -> Target:
     now = (model.dtype, model.device, model.config.get_text_config()._attn_implementation)
     known = _PROBED.get(model)
     if known is not None and known[0] == now:
-        return Target(model, tier=known[1], trust=known[2])
+        return Target(model, tier=known[1], trust=known[2], costs=known[3])
     target = load(model)
-    _PROBED[model] = (now, type(target.tier), target.trust)
+    _PROBED[model] = (now, type(target.tier), target.trust, target.costs)
     return target
 
 

@@ -6,12 +6,14 @@ import weakref
 from collections.abc import Mapping
 from typing import Any, Self
 
-from outrider.decode.loop import Emitted, open_cache, read_prompts, take_step
+from outrider.decode.loop import Emitted, open_cache, pace_of, read_prompts, take_step
 from outrider.decode.request import Request, check_options, read_request
 from outrider.decode.row import Row
 from outrider.decode.stats import Stats, timing
+from outrider.draft.cost import Costs
 from outrider.draft.features import Needs
 from outrider.draft.guard import Guard
+from outrider.draft.pace import Pace
 from outrider.errors import InputError
 from outrider.generation import Collected, Result, Stream, prepare
 from outrider.plugins.words import DrafterWord
@@ -39,7 +41,7 @@ class Turn:
                 self._started = True
                 emitted = self._first()
             else:
-                emitted = take_step(self._target, self._drafter, [row], held.cache, self._needs)
+                emitted = take_step(self._target, self._drafter, [row], held.cache, self._needs, held.pace)
         except BaseException:
             # What the caller never saw is no part of the text; what the cache and the drafter hold is not known any more.
             row.ids[before:] = []
@@ -71,6 +73,7 @@ class Turn:
                     raise
                 held.begun = True
             held.same = sys.maxsize
+            held.settle_pace(self._target, self._drafter, row)
             return read_prompts(self._target, self._drafter, [row], held.cache, self._needs)
 
     def close(self) -> None:
@@ -93,7 +96,15 @@ class Held:
         self.cache: Any = None
         self.same = 0
         self.begun = False
+        self.pace = Pace()
         self.lock = threading.Lock()
+        self._adaptive: bool | Costs = False
+
+    def settle_pace(self, target: Target, drafter: Guard, row: Row) -> None:
+        """Go on at the pace of the turns before, or begin another where this turn asks for it."""
+        if row.request.adaptive != self._adaptive:
+            self.pace, self._adaptive = pace_of(target, drafter, [row]), row.request.adaptive
+        self.pace.restart()
 
 
 class Session:

@@ -131,6 +131,7 @@ class Lookahead(RowDrafter[LookaheadOptions]):
     name: ClassVar[str] = "lookahead"
     requires_api: ClassVar[tuple[int, int]] = (0, 1)
     Options: ClassVar[type[DrafterOptions]] = LookaheadOptions
+    weighs_nodes: ClassVar[bool] = True  # a window that is cut short is none
 
     def __init__(self, target: TargetInfo, options: LookaheadOptions) -> None:
         super().__init__(target, options)

@@ -90,11 +90,11 @@ def test_options_of_a_nested_drafter(generate: Run) -> None:
 
 def test_accepted_draft_tokens_are_coloured(generate: Run) -> None:
     plain = generate("-p", "hello", "--color", "never")[1]
-    status, out, _ = generate("-p", "hello", "--color", "always")
+    status, out, _ = generate("-p", "hello", "--color", "always", "--no-adaptive")
     assert status == 0
     assert "\x1b[32m" in out
     assert out.replace("\x1b[32m", "").replace("\x1b[0m", "") == plain
-    stats = json.loads(generate("-p", "hello", "--json")[1])["stats"]
+    stats = json.loads(generate("-p", "hello", "--json", "--no-adaptive")[1])["stats"]
     assert out.count("\x1b[32m") == stats["num_accepted_draft_tokens"] > 0
     assert "\x1b" not in generate("-p", "hello")[1]  # not a terminal
 
@@ -111,7 +111,7 @@ def test_flags_go_over_the_config_file(run: Run, model_folder: Path, tmp_path: P
     file = tmp_path / "outrider.toml"
     file.write_text(
         f'[target]\nmodel = "{model_folder}"\ndtype = "float64"\n[drafter]\nname = "ngram"\n'
-        "[drafter.options]\nmax_n = 3\ndraft_tokens = 2\n[generation]\nmax_new_tokens = 30\nseed = 5\n"
+        "[drafter.options]\nmax_n = 3\ndraft_tokens = 2\n[generation]\nmax_new_tokens = 30\nseed = 5\nadaptive = false\n"
     )
     _, out, _ = run("generate", "--config", str(file), "-p", "hello", "--json")
     found = json.loads(out)

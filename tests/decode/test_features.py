@@ -159,7 +159,7 @@ def test_scouts_ride_along_and_are_never_verified(tier: str) -> None:
             return _with_scouts(tree) if view.max_depth > 1 else tree
 
     drafter = Scouting(target, right_tree(text))
-    result = outrider.generate(target, prompt, drafter, max_new_tokens=20)
+    result = outrider.generate(target, prompt, drafter, max_new_tokens=20, adaptive=False)
     assert list(result.token_ids) == text[8:]
     assert result.stats.num_accepted_draft_tokens > 4
     assert result.stats.num_draft_tokens == sum(one.tree.candidates for one in drafter.outcomes)
@@ -179,7 +179,7 @@ def test_scouts_ride_along_and_are_never_verified(tier: str) -> None:
 def test_a_step_may_hold_scouts_alone() -> None:
     target, prompt = outrider.load(tiny_model(3)), prompt_of(6)
     drafter = Looking(target, lambda ids: DraftTree((7, 7), (-1, -1), scouts=frozenset({0, 1})))
-    result = outrider.generate(target, prompt, drafter, max_new_tokens=8)
+    result = outrider.generate(target, prompt, drafter, max_new_tokens=8, adaptive=False)
     assert list(result.token_ids) == plain_loop(target.model, prompt, 8)
     assert result.stats.num_draft_tokens == result.stats.num_spec_steps == 0
 

@@ -32,7 +32,7 @@ def test_the_text_is_that_of_plain_decoding_whatever_the_draft(seed: int) -> Non
         new = plain_loop(target.model, prompt, 24)
         assert transformers_generate(target.model, prompt, max_new_tokens=24) == new
         for name, drafter in every_drafter(target, prompt + new).items():
-            result = outrider.generate(target, prompt, drafter, max_new_tokens=24)
+            result = outrider.generate(target, prompt, drafter, max_new_tokens=24, adaptive=False)
             assert list(result.token_ids) == new, (name, length)
             _check_acceptance(name, result.stats)
 
@@ -62,7 +62,7 @@ def test_the_same_seed_gives_the_same_text_whatever_the_drafter(name: str, tempe
             options: dict[str, Any] = {"max_new_tokens": 20, "temperature": temperature, "seed": seed, **filters}
             plain = outrider.generate(target, prompt, "none", **options)
             drafter = every_drafter(target, [*prompt, *plain.token_ids])[name]
-            result = outrider.generate(target, prompt, drafter, **options)
+            result = outrider.generate(target, prompt, drafter, **options, adaptive=False)
             assert result.token_ids == plain.token_ids
             _check_sampled(name, result.stats)
 
@@ -129,7 +129,9 @@ def test_the_stream_is_the_result(name: str) -> None:
 def test_what_is_drafted_is_marked_in_the_stream() -> None:
     target, prompt = tiny_target(2), prompt_of(6, 2)
     text = prompt + plain_loop(target.model, prompt, 13)
-    with outrider.stream(target, prompt, Scripted(target, right_chain(text, 3)), max_new_tokens=13) as steps:
+    with outrider.stream(
+        target, prompt, Scripted(target, right_chain(text, 3)), max_new_tokens=13, adaptive=False
+    ) as steps:
         marks = [step.from_draft for step in steps]
     assert marks == [(False,), *[(True, True, True, False)] * 3]
 
@@ -195,7 +197,9 @@ def test_a_learned_position_table_is_never_overrun() -> None:
     target, prompt = outrider.load(model), prompt_of(14)
     new = plain_loop(model, prompt, 10)
     for script in (right_chain, right_tree):
-        result = outrider.generate(target, prompt, Scripted(target, script(prompt + new, 8)), max_new_tokens=10)
+        result = outrider.generate(
+            target, prompt, Scripted(target, script(prompt + new, 8)), max_new_tokens=10, adaptive=False
+        )
         assert list(result.token_ids) == new
         assert result.stats.num_accepted_draft_tokens > 0
 
@@ -204,7 +208,9 @@ def test_a_learned_position_table_is_never_overrun() -> None:
 def test_nothing_but_the_text_is_left_in_the_cache(name: str) -> None:
     target, prompt = Watched(tiny_target(3)), prompt_of(5, 3)
     new = plain_loop(target.model, prompt, 20)
-    result = outrider.generate(target, prompt, every_drafter(target, prompt + new)[name], max_new_tokens=20)
+    result = outrider.generate(
+        target, prompt, every_drafter(target, prompt + new)[name], max_new_tokens=20, adaptive=False
+    )
     (cache,) = target.caches
     assert len(cache) == cache.layers.get_seq_length() == len(prompt) + len(result.token_ids) - 1
 
@@ -218,7 +224,9 @@ def test_tokens_fed_to_the_target_grow_with_the_text() -> None:
         lambda module, args, kwargs: fed.append(kwargs["input_ids"].shape[1]), with_kwargs=True
     )
     try:
-        result = outrider.generate(target, prompt, Scripted(target, right_chain(text, 4)), max_new_tokens=30)
+        result = outrider.generate(
+            target, prompt, Scripted(target, right_chain(text, 4)), max_new_tokens=30, adaptive=False
+        )
     finally:
         handle.remove()
     assert fed[0] == 40
@@ -269,9 +277,9 @@ def _check_against_generate(target: outrider.Target, name: str) -> None:
     drafters = every_drafter(target, prompt + expected)
     if name not in drafters:
         with pytest.raises(outrider.InputError, match=f"drafter '{name}': "):
-            outrider.generate(target, prompt, name)
+            outrider.generate(target, prompt, name, adaptive=False)
         return
-    result = outrider.generate(target, prompt, drafters[name], max_new_tokens=60)
+    result = outrider.generate(target, prompt, drafters[name], max_new_tokens=60, adaptive=False)
     assert list(result.token_ids) == expected
     if name.startswith("right"):
         assert result.stats.num_accepted_draft_tokens > 40

@@ -35,7 +35,7 @@ def test_what_was_accepted_past_a_stop_is_not_counted(how: str) -> None:
         "length": {"max_new_tokens": 4},
         "stop string": {"stop_strings": target.tokenizer.decode(text[3:4]), "max_new_tokens": 8},
     }[how]
-    stats = outrider.generate(target, prompt, drafter, **options).stats
+    stats = outrider.generate(target, prompt, drafter, **options, adaptive=False).stats
     assert stats.num_tokens == 4
     assert stats.num_steps == 1
     assert stats.mean_acceptance_length == 3.0
@@ -57,6 +57,6 @@ def test_vllm_s_figure_divides_by_the_steps_that_drafted() -> None:
     text = prompt + plain_loop(target.model, prompt, 20)
     chain = right_chain(text, 3)
     drafter = Scripted(target, lambda ids: chain(ids) if len(ids) % 2 else outrider.DraftTree())
-    stats = outrider.generate(target, prompt, drafter, max_new_tokens=20).stats
+    stats = outrider.generate(target, prompt, drafter, max_new_tokens=20, adaptive=False).stats
     assert stats.num_spec_steps < stats.num_steps
     assert stats.mean_acceptance_length_drafted == 1 + stats.num_accepted_draft_tokens / stats.num_spec_steps

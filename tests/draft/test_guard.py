@@ -62,7 +62,7 @@ def test_without_room_the_drafter_is_not_asked() -> None:
         asked.append(len(ids))
         return DraftTree()
 
-    outrider.generate(target, prompt_of(5), Scripted(target, script), max_new_tokens=4)
+    outrider.generate(target, prompt_of(5), Scripted(target, script), max_new_tokens=4, adaptive=False)
     assert asked == [6, 7]  # the first token comes from the prefill, the last has no room for a draft
 
 
@@ -131,7 +131,7 @@ def test_what_is_verified_is_what_was_checked() -> None:
 
     target.forward = forward  # type: ignore[method-assign]
     try:
-        result = outrider.generate(target, prompt, drafter, max_new_tokens=12)
+        result = outrider.generate(target, prompt, drafter, max_new_tokens=12, adaptive=False)
     finally:
         del target.forward
     assert list(result.token_ids) == new
@@ -147,7 +147,9 @@ def test_padding_may_hold_anything() -> None:
             token = new[len(batch.rows[0].ids) - 5]
             return TreeBatch(torch.tensor([[token, 77777, -7]]), torch.tensor([[-1, -2, -2]]))
 
-    result = outrider.generate(target, prompt, Padded(target, lambda ids: DraftTree()), max_new_tokens=8)
+    result = outrider.generate(
+        target, prompt, Padded(target, lambda ids: DraftTree()), max_new_tokens=8, adaptive=False
+    )
     assert list(result.token_ids) == new
     assert result.stats.num_draft_tokens == result.stats.num_accepted_draft_tokens > 0
 

@@ -46,7 +46,7 @@ def test_the_target_as_its_own_drafter_is_right_every_time(
         target, prompt = tiny_target(seed), prompt_of(9, seed)
         settings: dict[str, Any] = {"max_new_tokens": 1 + 5 * (length + 1), **options}
         drafting = {"model": target.model, "draft_tokens": length, **shape}
-        result = outrider.generate(target, prompt, "draft-model", drafting, **settings)
+        result = outrider.generate(target, prompt, "draft-model", drafting, **settings, adaptive=False)
         assert result.token_ids == outrider.generate(target, prompt, "none", **settings).token_ids
         assert result.stats.num_steps == 5
         assert result.stats.mean_acceptance_length == length + 1
@@ -58,7 +58,7 @@ def test_q_that_is_p_is_accepted_whole(rule: str, branching: int) -> None:
     target, prompt = tiny_target(1), prompt_of(9)
     options: dict[str, Any] = {"model": target.model, "draft_tokens": 4, "branching": branching}
     result = outrider.generate(
-        target, prompt, "draft-model", options, max_new_tokens=26, temperature=1.0, rule=rule, seed=5
+        target, prompt, "draft-model", options, max_new_tokens=26, temperature=1.0, rule=rule, seed=5, adaptive=False
     )
     assert result.stats.mean_acceptance_length == 5
 
@@ -70,7 +70,9 @@ def test_a_model_that_is_a_little_off_is_right_now_and_then(shape: dict[str, Any
     for seed in range(5):
         target, prompt = tiny_target(seed), prompt_of(9, seed)
         options = {"model": _noisy(target.model), **shape}
-        result = outrider.generate(target, prompt, "draft-model", options, max_new_tokens=40, seed=seed, **settings)
+        result = outrider.generate(
+            target, prompt, "draft-model", options, max_new_tokens=40, seed=seed, **settings, adaptive=False
+        )
         assert (
             result.token_ids
             == outrider.generate(target, prompt, "none", max_new_tokens=40, seed=seed, **settings).token_ids
@@ -84,7 +86,11 @@ def test_siblings_bring_more() -> None:
     for branching in (1, 4):
         target, prompt = tiny_target(2), prompt_of(9, 2)
         options = {"model": _noisy(target.model, 0.05), "branching": branching}
-        found.append(outrider.generate(target, prompt, "draft-model", options, max_new_tokens=100).stats.num_steps)
+        found.append(
+            outrider.generate(
+                target, prompt, "draft-model", options, max_new_tokens=100, adaptive=False
+            ).stats.num_steps
+        )
     assert found[1] < found[0]
 
 
@@ -105,6 +111,7 @@ def test_expected_acceptance_is_the_overlap_of_the_laws() -> None:
             top_k=0,
             rule="rejection",
             seed=seed,
+            adaptive=False,
         )
         ids = [*prompt, *result.token_ids]
         with torch.no_grad():
@@ -124,6 +131,7 @@ def test_expected_acceptance_is_the_overlap_of_the_laws() -> None:
                 top_k=0,
                 rule="rejection",
                 seed=seed,
+                adaptive=False,
             )
         ][1:]
         for length in lengths[: result.stats.num_spec_steps]:
@@ -142,7 +150,7 @@ def test_every_token_is_fed_to_the_draft_once() -> None:
     )
     drafter = DraftModel(target.info, DraftModelOptions(model=model))
     fed.clear()
-    result = outrider.generate(target, prompt, drafter, max_new_tokens=100)
+    result = outrider.generate(target, prompt, drafter, max_new_tokens=100, adaptive=False)
     handle.remove()
     assert fed[0] == 201
     assert sum(fed) <= 201 + result.stats.num_steps * (4 + 2)
@@ -169,7 +177,9 @@ def test_a_wrong_draft_now_and_then_leaves_nothing_in_the_draft_s_cache() -> Non
         def observe(self, batch: OutcomeBatch) -> None:
             outcomes.extend(batch.rows)
 
-    outrider.generate(target, prompt, Watching(target.info, DraftModelOptions(model=target.model)), max_new_tokens=60)
+    outrider.generate(
+        target, prompt, Watching(target.info, DraftModelOptions(model=target.model)), max_new_tokens=60, adaptive=False
+    )
     accepted = [len(outcome.path) for outcome in outcomes[1:-1]]
     assert [at for at, count in enumerate(accepted, 1) if count < 4] == [3, 7]
 
@@ -213,7 +223,7 @@ def test_another_tokenizer_of_the_same_size_is_told(tmp_path: Path) -> None:
 def test_a_draft_model_of_a_shorter_context_pauses() -> None:
     target, prompt = tiny_target(0), prompt_of(20)
     draft = tiny_model(0, max_position_embeddings=32)
-    result = outrider.generate(target, prompt, "draft-model", {"model": draft}, max_new_tokens=40)
+    result = outrider.generate(target, prompt, "draft-model", {"model": draft}, max_new_tokens=40, adaptive=False)
     assert list(result.token_ids) == plain_loop(target.model, prompt, 40)
     assert 0 < result.stats.num_spec_steps < result.stats.num_steps
 
@@ -223,7 +233,7 @@ def test_a_draft_may_stop_where_it_is_not_sure() -> None:
     found = []
     for confidence in (0.0, 0.2, 0.9):
         options = {"model": target.model, "draft_tokens": 8, "confidence": confidence}
-        result = outrider.generate(target, prompt, "draft-model", options, max_new_tokens=40)
+        result = outrider.generate(target, prompt, "draft-model", options, max_new_tokens=40, adaptive=False)
         found.append(result.stats.num_draft_tokens)
     assert found[0] > found[1] > found[2]
 
@@ -275,7 +285,7 @@ def test_a_draft_model_with_a_state_is_refused() -> None:
 def test_sessions_and_batches_have_a_cache_a_row() -> None:
     target = tiny_target(0)
     options = {"model": _noisy(target.model)}
-    with outrider.session(target, "draft-model", options, max_new_tokens=12) as turns:
+    with outrider.session(target, "draft-model", options, max_new_tokens=12, adaptive=False) as turns:
         for length in (9, 4, 6):
             before = [*turns.ids, *prompt_of(length, length)]
             result = turns.generate(prompt_of(length, length))
@@ -283,7 +293,9 @@ def test_sessions_and_batches_have_a_cache_a_row() -> None:
             turns.truncate(len(turns.ids) - 5)
     prompts = [prompt_of(length, length) for length in (3, 12, 7)]
     for prompt, result in zip(
-        prompts, outrider.generate_batch(target, prompts, "draft-model", options, max_new_tokens=20), strict=True
+        prompts,
+        outrider.generate_batch(target, prompts, "draft-model", options, max_new_tokens=20, adaptive=False),
+        strict=True,
     ):
         assert list(result.token_ids) == plain_loop(target.model, prompt, 20)
         assert result.stats.num_accepted_draft_tokens > 0

@@ -69,7 +69,7 @@ def test_n_grams_that_the_window_made_are_accepted() -> None:
     for seed in range(6):
         target, prompt = tiny_target(seed), list(range(12))
         expected = plain_loop(target.model, prompt, 60)
-        result = outrider.generate(target, prompt, "lookahead", {"prompt": False}, max_new_tokens=60)
+        result = outrider.generate(target, prompt, "lookahead", {"prompt": False}, max_new_tokens=60, adaptive=False)
         assert list(result.token_ids) == expected
         accepted += result.stats.num_accepted_draft_tokens
     assert accepted > 30
@@ -77,7 +77,7 @@ def test_n_grams_that_the_window_made_are_accepted() -> None:
 
 def test_a_match_may_bring_a_whole_n_gram_and_the_bonus() -> None:
     target, prompt = tiny_target(0, 0.1), prompt_of(12)
-    steps = outrider.stream(target, prompt, "lookahead", {"ngram": 4, "window": 5}, max_new_tokens=60)
+    steps = outrider.stream(target, prompt, "lookahead", {"ngram": 4, "window": 5}, max_new_tokens=60, adaptive=False)
     assert max(len(step.tokens) for step in steps) == 4
 
 
@@ -85,7 +85,10 @@ def test_a_match_may_bring_a_whole_n_gram_and_the_bonus() -> None:
 def test_first_guesses_come_from_the_request_s_seed(options: dict[str, Any]) -> None:
     target, prompt = tiny_target(1, 0.1), prompt_of(9)
     before = torch.get_rng_state()
-    runs = [outrider.generate(target, prompt, "lookahead", max_new_tokens=40, seed=3, **options) for _ in range(2)]
+    runs = [
+        outrider.generate(target, prompt, "lookahead", max_new_tokens=40, seed=3, **options, adaptive=False)
+        for _ in range(2)
+    ]
     assert runs[0].token_ids == runs[1].token_ids
     assert runs[0].stats.acceptance_histogram == runs[1].stats.acceptance_histogram
     assert torch.equal(torch.get_rng_state(), before)
@@ -95,9 +98,9 @@ def test_no_text_is_proposed_from_another_row() -> None:
     """Case 23: one object, two requests; the second is that of a fresh object."""
     target = tiny_target(2, 0.1)
     drafter = Lookahead(target.info, LookaheadOptions())
-    outrider.generate(target, prompt_of(60, 1), drafter, max_new_tokens=40)
-    again = outrider.generate(target, prompt_of(9, 2), drafter, max_new_tokens=40, seed=1)
-    fresh = outrider.generate(target, prompt_of(9, 2), "lookahead", max_new_tokens=40, seed=1)
+    outrider.generate(target, prompt_of(60, 1), drafter, max_new_tokens=40, adaptive=False)
+    again = outrider.generate(target, prompt_of(9, 2), drafter, max_new_tokens=40, seed=1, adaptive=False)
+    fresh = outrider.generate(target, prompt_of(9, 2), "lookahead", max_new_tokens=40, seed=1, adaptive=False)
     assert again.stats.acceptance_histogram == fresh.stats.acceptance_histogram
 
 

@@ -267,12 +267,12 @@ def test_a_second_request_knows_nothing_of_the_first() -> None:
     target = tiny_target()
     drafter = Ngram(target.info, NgramOptions())
     long_prompt, short_prompt = list(range(60)) * 4, [5, 6, 7, 8, 5, 6]
-    outrider.generate(target, long_prompt, drafter, max_new_tokens=20)
+    outrider.generate(target, long_prompt, drafter, max_new_tokens=20, adaptive=False)
     assert not drafter._rows
     reused, fresh = Fed(short_prompt, drafter, row=10**9), Fed(short_prompt)
     assert reused.propose() == fresh.propose()
-    used = outrider.generate(target, short_prompt, drafter, max_new_tokens=30)
-    new = outrider.generate(target, short_prompt, "ngram", max_new_tokens=30)
+    used = outrider.generate(target, short_prompt, drafter, max_new_tokens=30, adaptive=False)
+    new = outrider.generate(target, short_prompt, "ngram", max_new_tokens=30, adaptive=False)
     assert used.token_ids == new.token_ids
     assert used.stats.acceptance_histogram == new.stats.acceptance_histogram
     assert used.stats.num_draft_tokens == new.stats.num_draft_tokens
@@ -469,7 +469,7 @@ def test_the_text_does_not_depend_on_the_options(length: int, tmp_path: Path) ->
         {"min_n": length, "max_n": 16, "pick": "recent", "store": 1000},
         {"max_n": 8, "pick": "longest", "nodes": 8, "corpus": _lines(tmp_path, {"token_ids": [*new, *prompt]})},
     ):
-        result = outrider.generate(target, prompt, "ngram", options, max_new_tokens=40)
+        result = outrider.generate(target, prompt, "ngram", options, max_new_tokens=40, adaptive=False)
         assert list(result.token_ids) == new
         accepted += result.stats.num_accepted_draft_tokens
     assert accepted > 0
@@ -521,7 +521,7 @@ def test_repeating_text_is_accepted() -> None:
     accepted = []
     for seed in range(10):
         target = tiny_target(seed, 0.1)
-        result = outrider.generate(target, prompt_of(9, seed), "ngram", max_new_tokens=60)
+        result = outrider.generate(target, prompt_of(9, seed), "ngram", max_new_tokens=60, adaptive=False)
         accepted.append(result.stats.mean_acceptance_length or 0)
     assert max(accepted) > 4
     assert sum(length > 1.2 for length in accepted) >= 3

@@ -133,7 +133,7 @@ def test_vllm_s_shape_is_an_alias() -> None:
     assert read_mapping(mapping) == DrafterChoice("ngram", {"draft_tokens": 4, "min_n": 2, "max_n": 5})
     assert read_mapping({"method": "draft_model", "model": "x"}) == DrafterChoice("draft-model", {"model": "x"})
     assert read_mapping({"name": "ngram", "options": {"max_n": 3}}) == DrafterChoice("ngram", {"max_n": 3})
-    result = outrider.generate(tiny_target(0, 0.1), prompt_of(9), mapping, max_new_tokens=20)
+    result = outrider.generate(tiny_target(0, 0.1), prompt_of(9), mapping, max_new_tokens=20, adaptive=False)
     assert result.drafter == "ngram"
     assert len(result.stats.acceptance_histogram) <= 5
 
@@ -186,7 +186,7 @@ def file(tmp_path: Path) -> Path:
 
 def test_a_class_in_a_file_is_a_drafter(file: Path) -> None:
     target = tiny_target(1, 0.1)
-    result = outrider.generate(target, prompt_of(6), f"{file}::Repeat", max_new_tokens=30)
+    result = outrider.generate(target, prompt_of(6), f"{file}::Repeat", max_new_tokens=30, adaptive=False)
     assert result.drafter == "repeat"
     assert result.token_ids == outrider.generate(target, prompt_of(6), "none", max_new_tokens=30).token_ids
     assert result.stats.num_draft_tokens > 0

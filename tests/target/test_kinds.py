@@ -27,11 +27,11 @@ def test_an_adapter_s_text_is_served() -> None:
     text = prompt + plain_loop(adapted, prompt, 20)
     assert text[9:] != bare
     target = outrider.load(adapted)
-    result = outrider.generate(target, prompt, Scripted(target, right_tree(text)), max_new_tokens=20)
+    result = outrider.generate(target, prompt, Scripted(target, right_tree(text)), max_new_tokens=20, adaptive=False)
     assert list(result.token_ids) == text[9:]
     assert result.stats.num_accepted_draft_tokens > 5
     with adapted.disable_adapter():
-        assert list(outrider.generate(target, prompt, "ngram", max_new_tokens=20).token_ids) == bare
+        assert list(outrider.generate(target, prompt, "ngram", max_new_tokens=20, adaptive=False).token_ids) == bare
 
 
 def test_an_adapter_s_generate_goes_through_the_door() -> None:
@@ -109,11 +109,12 @@ def test_an_encoder_decoder_is_loaded_from_its_folder(tmp_path: Path) -> None:
     expected = target.model.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=20, do_sample=False)  # type: ignore[operator]
     text: list[int] = expected[0].tolist()
     drafter = Scripted(target, right_tree(text))
-    result = outrider.generate(target, prompt, drafter, max_new_tokens=20)
+    result = outrider.generate(target, prompt, drafter, max_new_tokens=20, adaptive=False)
     assert list(result.token_ids) == text[1:]
     assert result.stats.num_accepted_draft_tokens > 5
     sampled = [
-        outrider.generate(target, prompt, name, max_new_tokens=20, seed=3, do_sample=True) for name in ("none", "ngram")
+        outrider.generate(target, prompt, name, max_new_tokens=20, seed=3, do_sample=True, adaptive=False)
+        for name in ("none", "ngram")
     ]
     assert sampled[0].token_ids == sampled[1].token_ids
     assert outrider.inspect(target).tier == "paths"
@@ -166,7 +167,9 @@ def test_a_static_cache_keeps_its_addresses() -> None:
 
     handle = target.model.register_forward_pre_hook(look, with_kwargs=True)
     drafter = Scripted(target, right_tree(text))
-    result = outrider.generate(target, prompt, drafter, max_new_tokens=30, cache_implementation="static")
+    result = outrider.generate(
+        target, prompt, drafter, max_new_tokens=30, cache_implementation="static", adaptive=False
+    )
     handle.remove()
     assert list(result.token_ids) == text[9:]
     assert result.stats.num_accepted_draft_tokens > 10

@@ -55,6 +55,8 @@ def summary(stats: Stats, drafter: str) -> str:
         if rate is not None
         else "no draft",
     ]
+    if stats.num_paused_steps:
+        parts.append(f"{stats.num_paused_steps} steps without a draft, to save time")
     return " · ".join(parts)
 
 

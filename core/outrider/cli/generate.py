@@ -58,6 +58,10 @@ def command(
     rule: Annotated[
         str | None, typer.Option(help="How drafts are verified: match (default), rejection or block.")
     ] = None,
+    adaptive: Annotated[
+        bool | None,
+        typer.Option("--adaptive/--no-adaptive", help="Draft as far as pays, by measured costs (the default)."),
+    ] = None,
     chat: Annotated[bool | None, typer.Option("--chat/--raw", help="Use the chat template, or the bare text.")] = None,
     dtype: Annotated[str | None, typer.Option(help="float32, bfloat16, ..., or auto.")] = None,
     device: Annotated[str | None, typer.Option(help="Such as cpu or cuda:0.")] = None,
@@ -82,6 +86,7 @@ def command(
         "top_p": top_p,
         "seed": seed,
         "rule": rule,
+        "adaptive": adaptive,
         "chat": chat,
     }
     options = file.generation.model_dump() | {name: value for name, value in flags.items() if value is not None}

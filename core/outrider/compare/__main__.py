@@ -1,4 +1,4 @@
-"""`python -m outrider.compare demo|bench|lookups|partings`: what `make demo` and `make bench` run, and more."""
+"""`python -m outrider.compare demo|bench|lookups|adaptive|partings`: what `make demo` and `make bench` run, and more."""
 
 import sys
 from pathlib import Path
@@ -8,6 +8,7 @@ import typer
 
 from outrider.cli import quiet
 from outrider.cli.app import run_app
+from outrider.compare import adaptive as adapting
 from outrider.compare import bench as benchmark
 from outrider.compare import demo as demonstration
 from outrider.compare import lookups as looking_up
@@ -90,6 +91,23 @@ def lookups(
         with quiet():
             target = load(model, dtype=name)
             looking_up.lookups(target, chosen, rounds=rounds, max_new_tokens=max_new_tokens)
+
+
+@app.command()
+def adaptive(
+    model: Model = "smollm2",
+    dtype: Annotated[str | None, typer.Option(help="float32, bfloat16, ..., or auto.")] = None,
+    rounds: Annotated[int, typer.Option(help="Interleaved pairs of each comparison.", min=1)] = 15,
+    max_new_tokens: Tokens = 512,
+    record: Annotated[Path | None, typer.Option(help="Folder for the runs, to go on after an interruption.")] = None,
+) -> int:
+    """Adaptive decoding against plain decoding and fixed lengths; exits with 1 where a bound is passed."""
+    with quiet():
+        target = load(model, dtype=dtype)
+        lines, good = adapting.adaptive(target, rounds=rounds, max_new_tokens=max_new_tokens, record=record)
+    for line in lines:
+        typer.echo(f"{line}   [{target.info.dtype}, {max_new_tokens} tokens, median of {rounds} pairs]")
+    return 0 if good else 1
 
 
 @app.command()

@@ -8,12 +8,13 @@ import torch
 
 from outrider.compare.runner import Contestant, Outcome
 from outrider.generation import generate
+from outrider.plugins.words import DrafterWord
 from outrider.prompt import encode
 from outrider.prompt_file import NamedPrompt
 from outrider.target.model import Target
 
 
-def with_drafter(target: Target, drafter: str, options: Mapping[str, Any]) -> Contestant:
+def with_drafter(target: Target, drafter: DrafterWord, options: Mapping[str, Any]) -> Contestant:
     """Return outrider with a drafter."""
 
     def contestant(prompt: NamedPrompt) -> Outcome:

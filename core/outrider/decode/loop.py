@@ -6,9 +6,11 @@ from typing import Any, Final
 
 from outrider.decode.row import Row, Step
 from outrider.decode.stats import Stats, timing
+from outrider.draft.adaptive import pace_for
 from outrider.draft.contract import MAX_NODES, DraftBatch, Outcome, OutcomeBatch
 from outrider.draft.features import Features, Needs
 from outrider.draft.guard import Guard
+from outrider.draft.pace import Pace, Taken
 from outrider.draft.tree import DraftTree
 from outrider.target.call import Scored
 from outrider.target.model import Target
@@ -43,18 +45,24 @@ def decode(target: Target, drafter: Guard, rows: Sequence[Row], given: Any = Non
             if given is not None:
                 target.tier.adopt(cache, given)
             emitted = read_prompts(target, drafter, live, cache, needs)
+        pace = pace_of(target, drafter, live)
         yield emitted
         while staying := [at for at, (_, step) in enumerate(emitted) if step.finish_reason is None]:
             if len(staying) < len(live):
                 drafter.end([row.id for at, row in enumerate(live) if at not in staying])
                 target.select(cache, staying)
                 live = [live[at] for at in staying]
-            emitted = take_step(target, drafter, live, cache, needs)
+            emitted = take_step(target, drafter, live, cache, needs, pace)
             yield emitted
         if given is not None:
             target.tier.release(cache, given)
     finally:
         drafter.end([row.id for row in live])
+
+
+def pace_of(target: Target, drafter: Guard, rows: Sequence[Row]) -> Pace:
+    """Return what decides how far rows that are decoded together draft."""
+    return pace_for(rows[0].request.adaptive, target.costs, weighs_nodes=drafter.drafter.weighs_nodes)
 
 
 def open_cache(target: Target, rows: Sequence[Row], needs: Needs, *, whole: bool = False) -> Any:
@@ -91,18 +99,18 @@ def read_prompts(target: Target, drafter: Guard, rows: Sequence[Row], cache: Any
     return emitted
 
 
-def take_step(target: Target, drafter: Guard, rows: Sequence[Row], cache: Any, needs: Needs) -> Emitted:
+def take_step(target: Target, drafter: Guard, rows: Sequence[Row], cache: Any, needs: Needs, pace: Pace) -> Emitted:
     """Draft, verify and commit once for all rows."""
     with timing(_stats(rows), "seconds"):
-        return _step(target, drafter, rows, cache, needs)
+        return _step(target, drafter, rows, cache, needs, pace)
 
 
-def _step(target: Target, drafter: Guard, rows: Sequence[Row], cache: Any, needs: Needs) -> Emitted:
-    with timing(_stats(rows), "draft_seconds"):
-        columns = target.tier.columns(cache)
-        views = [row.draft_view(target.room(row.ids, columns)) for row in rows]
-        batch, trees = drafter.propose(DraftBatch(tuple(views)))
-    with timing(_stats(rows), "forward_seconds"):
+def _step(target: Target, drafter: Guard, rows: Sequence[Row], cache: Any, needs: Needs, pace: Pace) -> Emitted:
+    columns = target.tier.columns(cache)
+    plan = pace.plan([row.draft_view(target.room(row.ids, columns)) for row in rows])
+    with timing(_stats(rows), "draft_seconds") as drafting:
+        batch, trees = drafter.propose(DraftBatch(plan.views))
+    with timing(_stats(rows), "forward_seconds") as scoring:
         scored = target.forward(cache, [row.ids[-1] for row in rows], batch)
         scores = [row.scores(scored.logits[at], trees[at]) for at, row in enumerate(rows)]
         verdicts = verify_rows(
@@ -122,6 +130,10 @@ def _step(target: Target, drafter: Guard, rows: Sequence[Row], cache: Any, needs
             features = replace(features, first=len(row.ids) - len(step.tokens) - 1, keys_values=shared[at])
         outcomes.append(row.outcome(step, trees[at], path, features))
     drafter.observe(OutcomeBatch(tuple(outcomes)))
+    accepted, counts = [len(one.path) for one in verdicts], [len(step.tokens) for step, _ in taken]
+    pace.learn(plan, Taken(trees, accepted, counts, drafting.seconds, scoring.seconds))
+    for row in rows:
+        row.stats.count_pace(pace.won, paused=plan.paused)
     return [(row, step) for row, (step, _) in zip(rows, taken, strict=True)]
 
 

@@ -16,6 +16,7 @@ from transformers import (
 
 from outrider.decode.evidence import EVIDENCE
 from outrider.decode.stopping import Stopping
+from outrider.draft.cost import Costs, check_adaptive
 from outrider.errors import InputError, first_line, suggestion
 from outrider.target import compat
 from outrider.target.model import PREFILL_CHUNK, Target
@@ -61,6 +62,7 @@ class Request:
         context: further arguments of the model's forward, such as an encoder's output.
         chunk: most ids of the prompt in one forward.
         static: the cache's addresses and shapes stay.
+        adaptive: whether drafts follow what they cost and bring; by given costs, or by measured ones.
     """
 
     ids: tuple[int, ...]
@@ -72,6 +74,7 @@ class Request:
     context: Mapping[str, Any] = field(default_factory=dict)
     chunk: int = PREFILL_CHUNK
     static: bool = False
+    adaptive: bool | Costs = True
 
 
 def read_request(target: Target, ids: Sequence[int], options: Mapping[str, Any]) -> Request:
@@ -89,6 +92,7 @@ def read_request(target: Target, ids: Sequence[int], options: Mapping[str, Any])
     seed = read_seed(chosen)
     chosen.pop("seed", None)
     rule = chosen.pop("rule", None) or "match"
+    adaptive = chosen.pop("adaptive", None)
     _settle_length(target, chosen)
     evidence = frozenset(name for name in EVIDENCE if chosen.pop(name, False))
     _settle_temperature(chosen)
@@ -115,6 +119,7 @@ def read_request(target: Target, ids: Sequence[int], options: Mapping[str, Any])
         context=prepared.context,
         chunk=chunk_of(target, len(prepared.ids), config),
         static=static,
+        adaptive=True if adaptive is None else adaptive,
     )
 
 
@@ -146,6 +151,8 @@ def check_options(options: Mapping[str, Any]) -> None:
         raise InputError(f"max_new_tokens = {new!r}: must be a whole number, 1 or more")
     if options.get("rule") is not None:
         check_rule(options["rule"])
+    if options.get("adaptive") is not None:
+        check_adaptive(options["adaptive"])
     _check_kinds(options)
     _check_filters(options)
 
@@ -166,12 +173,13 @@ def _check_names(options: Mapping[str, Any]) -> None:
         *EVIDENCE,
         "seed",
         "rule",
+        "adaptive",
     ]
     for name in options:
         if name not in known:
             raise InputError(
                 f"unknown generation option '{name}'.{suggestion(name, known)} "
-                f"Options are those of transformers' GenerationConfig, seed and rule."
+                f"Options are those of transformers' GenerationConfig, seed, rule and adaptive."
             )
 
 

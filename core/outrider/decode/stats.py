@@ -23,6 +23,9 @@ class Stats:
         num_draft_tokens: proposed nodes.
         num_accepted_draft_tokens: nodes that were accepted and emitted.
         acceptance_histogram: entry k counts the steps with a draft that had k tokens accepted.
+        num_paused_steps: steps that could have had a draft, and in which adaptive decoding did not ask for one.
+        plain_steps_won: what drafting has saved so far by the accounts of adaptive decoding, in plain steps; less than 0 where
+            it has cost more than it brought, None where decoding is not adaptive.
         seconds: from the start of the prefill to the last token.
         prefill_seconds: of which in the prefill.
         forward_seconds: of which in the target's forwards after it, with building the masks and verifying.
@@ -36,6 +39,8 @@ class Stats:
     num_draft_tokens: int = 0
     num_accepted_draft_tokens: int = 0
     acceptance_histogram: list[int] = field(default_factory=list)
+    num_paused_steps: int = 0
+    plain_steps_won: float | None = None
     seconds: float = 0.0
     prefill_seconds: float = 0.0
     forward_seconds: float = 0.0
@@ -50,6 +55,11 @@ class Stats:
             self.num_accepted_draft_tokens += accepted
             self.acceptance_histogram += [0] * (accepted + 1 - len(self.acceptance_histogram))
             self.acceptance_histogram[accepted] += 1
+
+    def count_pace(self, won: float | None, *, paused: bool) -> None:
+        """Count what the pace of drafting says after a step."""
+        self.num_paused_steps += paused
+        self.plain_steps_won = won
 
     @property
     def mean_acceptance_length(self) -> float | None:
@@ -90,13 +100,20 @@ class Stats:
         return fields | {name: getattr(self, name) for name in derived}
 
 
+@dataclass(slots=True)
+class Span:
+    """The time of a block, once it is over."""
+
+    seconds: float = 0.0
+
+
 @contextmanager
-def timing(rows: Iterable[Stats], name: Timed) -> Iterator[None]:
+def timing(rows: Iterable[Stats], name: Timed) -> Iterator[Span]:
     """Add the time of a block to a figure of every row."""
-    counted, start = list(rows), perf_counter()
+    counted, span, start = list(rows), Span(), perf_counter()
     try:
-        yield
+        yield span
     finally:
-        seconds = perf_counter() - start
+        span.seconds = perf_counter() - start
         for stats in counted:
-            setattr(stats, name, getattr(stats, name) + seconds)
+            setattr(stats, name, getattr(stats, name) + span.seconds)

@@ -13,6 +13,7 @@ import torch
 from pydantic import BaseModel, ConfigDict
 
 from outrider.draft.batch import TreeBatch
+from outrider.draft.cost import StepCost, typical_cost
 from outrider.draft.features import Features, Needs
 from outrider.draft.tree import DraftTree
 
@@ -169,11 +170,13 @@ class DraftView:
     Args:
         row: the row's id.
         ids: all committed ids; the last is the root of the tree.
-        max_depth: longest path that the row can still use.
+        max_depth: longest path that the row can still use, or that adaptive decoding expects to pay.
         max_nodes: most nodes that the target verifies at once.
         rule: how the draft will be verified.
         decisions: where the row's random decisions come from; None when it decodes greedily.
         warp: applies the target's temperature and filters to logits `[rows, vocab]`; see `law`.
+        cost: of a target forward in plain steps, by the nodes of the row and its root; measured where decoding is adaptive. For
+            drafters that weigh every node's chance against its cost, as `outrider.best_size` does.
     """
 
     row: int
@@ -183,6 +186,7 @@ class DraftView:
     rule: str = "match"
     decisions: DraftDecisions | None = None
     warp: Callable[[torch.Tensor], torch.Tensor] | None = None
+    cost: StepCost = field(default=typical_cost, compare=False)
 
     def law(self, logits: torch.Tensor) -> torch.Tensor:
         """Return the law q that a model of one's own gives, warped by the target's temperature and filters.
@@ -277,7 +281,9 @@ class OutcomeBatch:
 class Drafter(ABC, Generic[OptionsT]):
     """A drafting strategy.
 
-    A subclass sets `name`, `requires_api` and, where it has options, `Options`. One object may serve many rows, at once
+    A subclass sets `name`, `requires_api` and, where it has options, `Options`. One that chooses the size of its trees itself,
+    by `DraftView.cost`, or whose trees can't be cut short, sets `weighs_nodes`: adaptive decoding then turns it on and off, and
+    does not lower `max_depth`. One object may serve many rows, at once
     and one after another; rows are told apart by their ids.
 
     Args:
@@ -288,6 +294,7 @@ class Drafter(ABC, Generic[OptionsT]):
     name: ClassVar[str]
     requires_api: ClassVar[tuple[int, int]]
     Options: ClassVar[type[DrafterOptions]] = DrafterOptions
+    weighs_nodes: ClassVar[bool] = False
 
     def __init__(self, target: TargetInfo, options: OptionsT) -> None:
         self.target = target
@@ -304,7 +311,8 @@ class Drafter(ABC, Generic[OptionsT]):
     def propose(self, batch: DraftBatch) -> TreeBatch:
         """Propose a tree for every row of `batch`, in its order, within each row's `max_depth` and `max_nodes`.
 
-        An empty tree makes a plain step for that row.
+        An empty tree makes a plain step for that row. Adaptive decoding does not ask in steps where a draft would not pay; its
+        time counts as the draft's cost, and that of `observe` does not, so that what can wait is best done here.
         """
 
     def observe(self, batch: OutcomeBatch) -> None:

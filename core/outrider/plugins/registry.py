@@ -186,6 +186,8 @@ def _fault(drafter: Any) -> str:
         return f"{label} was written for drafter API {want}, and this outrider has {have}"
     if not (isinstance(drafter.Options, type) and issubclass(drafter.Options, DrafterOptions)):
         return f"{label}.Options is no subclass of outrider.DrafterOptions"
+    if not isinstance(drafter.weighs_nodes, bool):
+        return f"{label}.weighs_nodes = {drafter.weighs_nodes!r}: must be True or False"
     if inspect.isabstract(drafter):
         return f"{label} does not implement {', '.join(sorted(drafter.__abstractmethods__))}"
     return ""

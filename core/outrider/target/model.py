@@ -8,6 +8,8 @@ from transformers import PreTrainedModel
 
 from outrider.draft.batch import TreeBatch
 from outrider.draft.contract import TargetInfo
+from outrider.draft.cost import typical_cost
+from outrider.draft.timings import Timings, gently_rising
 from outrider.errors import ModelError
 from outrider.target import compat
 from outrider.target.call import Caller, Scored
@@ -33,6 +35,7 @@ class Target:
         tokenizer: its tokenizer, or None where prompts come as ids.
         tier: which way of serving it the probe found to be exact.
         trust: in which contexts it is.
+        costs: what its forwards were seen to cost by their rows; by default nothing is known.
     """
 
     def __init__(
@@ -41,12 +44,14 @@ class Target:
         tokenizer: Any = None,
         tier: type[Tier[Any]] = MaskedTier,
         trust: Trust | None = None,
+        costs: Timings | None = None,
     ) -> None:
         self.model = model
         self.tokenizer = tokenizer
         self.info = describe(model, tokenizer)
         self.tier = tier(Caller(model), self.info.device)
         self.trust = trust or Trust()
+        self.costs = costs if costs is not None else Timings(gently_rising, typical_cost)
         self.probed: ProbeResult | None = None
 
     def __repr__(self) -> str:
