@@ -128,6 +128,7 @@ class Cascade(Drafter[CascadeOptions]):
 
     name: ClassVar[str] = "cascade"
     requires_api: ClassVar[tuple[int, int]] = (0, 1)
+    weighs_nodes: ClassVar[bool] = True  # which part drafts decides how far; it is turned on and off as a whole
     Options: ClassVar[type[DrafterOptions]] = CascadeOptions
 
     def __init__(self, target: TargetInfo, options: CascadeOptions) -> None:

@@ -21,7 +21,6 @@ from outrider import (
     TokenView,
     hookimpl,
 )
-from outrider.draft.cost import typical_cost
 from outrider_drafters.ngram_belief import MatchBelief
 from outrider_drafters.ngram_corpus import read_corpus
 from outrider_drafters.ngram_index import Match, NgramIndex, Pick, Tail
@@ -110,6 +109,7 @@ class Ngram(RowDrafter[NgramOptions]):
     name: ClassVar[str] = "ngram"
     requires_api: ClassVar[tuple[int, int]] = (0, 1)
     Options: ClassVar[type[DrafterOptions]] = NgramOptions
+    weighs_nodes: ClassVar[bool] = True
 
     def __init__(self, target: TargetInfo, options: NgramOptions) -> None:
         super().__init__(target, options)
@@ -148,7 +148,7 @@ class Ngram(RowDrafter[NgramOptions]):
             return DraftTree()
         match, belief = found
         paths = match.paths(min(self.options.draft_tokens, view.max_depth))
-        return draft(match, paths, belief, min(self.options.nodes, view.max_nodes), typical_cost)
+        return draft(match, paths, belief, min(self.options.nodes, view.max_nodes), view.cost)
 
 
 @hookimpl

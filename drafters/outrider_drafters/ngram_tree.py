@@ -2,8 +2,7 @@
 
 from collections.abc import Sequence
 
-from outrider import DraftTree
-from outrider.draft.cost import StepCost, best_size
+from outrider import DraftTree, StepCost, best_size
 from outrider_drafters.ngram_belief import MatchBelief
 from outrider_drafters.ngram_index import Match
 

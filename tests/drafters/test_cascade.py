@@ -65,7 +65,7 @@ def _run(
     target: Target, prompt: Sequence[int], parts: list[Any], mode: str = "first", **options: Any
 ) -> outrider.Result:
     own: dict[str, Any] = {name: options.pop(name) for name in ("min_tokens", "nodes") if name in options}
-    settings: dict[str, Any] = {"max_new_tokens": 24, "seed": 0} | options
+    settings: dict[str, Any] = {"adaptive": False, "max_new_tokens": 24, "seed": 0} | options
     return outrider.generate(target, prompt, "cascade", {"drafters": parts, "mode": mode, **own}, **settings)
 
 
@@ -91,7 +91,7 @@ def test_a_cascade_accepts_what_its_good_part_does(mode: str) -> None:
     """First: the good part is asked where the other is silent. Merge: it is accepted beside one that is always wrong."""
     target, prompt = tiny_target(0), prompt_of(8)
     text = _text(target, prompt)
-    alone = outrider.generate(target, prompt, Scripted(target, right_chain(text)), max_new_tokens=24)
+    alone = outrider.generate(target, prompt, Scripted(target, right_chain(text)), adaptive=False, max_new_tokens=24)
     dead = (lambda ids: DraftTree()) if mode == "first" else wrong_tree(text)
     result = _run(target, prompt, [Scripted(target, dead), Scripted(target, right_chain(text))], mode)
     assert result.token_ids == alone.token_ids
@@ -127,7 +127,9 @@ def test_rows_of_a_batch_are_served_by_different_parts_as_alone() -> None:
         return Looking(target, script)
 
     parts = [part(0), part(1)]
-    results = outrider.generate_batch(target, prompts, "cascade", {"drafters": parts}, max_new_tokens=24)
+    results = outrider.generate_batch(
+        target, prompts, "cascade", {"drafters": parts}, adaptive=False, max_new_tokens=24
+    )
     for prompt, text, result in zip(prompts, texts, results, strict=True):
         assert list(result.token_ids) == text[len(prompt) :]
         alone = _run(target, prompt, [part(0), part(1)])
@@ -169,7 +171,7 @@ def test_every_part_hears_of_its_own_tree_with_its_features(mode: str, nodes: in
     scripts = [wrong_tree(text), right_tree(text, 3), partly_right_tree(text, 2)]
     parts = [Looking(target, script, wanted) for script, wanted in zip(scripts, needs, strict=True)]
     options = {"nodes": nodes} if mode == "merge" else {"min_tokens": 4}
-    _run(target, prompt, parts, mode, max_new_tokens=16, prefill_chunk_size=3, **options)
+    _run(target, prompt, parts, mode, adaptive=False, max_new_tokens=16, prefill_chunk_size=3, **options)
     assert all(outcome.features is None and outcome.tokens for outcome in parts[0].outcomes)
     assert len(parts[1].outcomes) == len(parts[0].outcomes) + 2  # two chunks before the first token's
     with torch.no_grad():
@@ -215,7 +217,7 @@ def test_n_grams_of_lookahead_s_window_are_accepted_in_a_cascade(mode: str, plac
         silent = Looking(target, wrong_chain(text, 2) if mode == "merge" else lambda ids: DraftTree())
         parts: list[Any] = ["lookahead[prompt=false]"]
         parts.insert(place, silent)
-        result = _run(target, prompt, parts, mode, max_new_tokens=60)
+        result = _run(target, prompt, parts, mode, adaptive=False, max_new_tokens=60)
         assert list(result.token_ids) == text[12:]
         assert all(not outcome.tree.scouts for outcome in silent.outcomes)
         accepted += result.stats.num_accepted_draft_tokens
@@ -230,7 +232,7 @@ def test_lookahead_s_window_waits_where_another_part_is_heard() -> None:
         text = _text(target, prompt, 60)
         right = right_chain(text, 1)
         often = Looking(target, partial(lambda right, ids: right(ids) if len(ids) % 3 == 0 else DraftTree(), right))
-        result = _run(target, prompt, [often, "lookahead[prompt=false]"], max_new_tokens=60)
+        result = _run(target, prompt, [often, "lookahead[prompt=false]"], adaptive=False, max_new_tokens=60)
         assert list(result.token_ids) == text[12:]
         used = sum(len(outcome.path) for outcome in often.outcomes)
         accepted += result.stats.num_accepted_draft_tokens - used
@@ -259,7 +261,7 @@ def test_turns_of_a_session_reach_every_part(mode: str) -> None:
     target = tiny_target(1, 0.1)
     options = {"drafters": ["ngram", "lookahead", word_of("draft-model", target)], "mode": mode}
     accepted = 0
-    with outrider.session(target, "cascade", options, max_new_tokens=12) as talk:
+    with outrider.session(target, "cascade", options, adaptive=False, max_new_tokens=12) as talk:
         for seed, cut in ((1, None), (2, 14), (3, 3), (4, None)):
             if cut is not None:
                 talk.truncate(cut)
@@ -322,7 +324,7 @@ def test_sampled_text_follows_the_model_s_law(mode: str, rule: str) -> None:
     parts = [Dice, OtherDice] if mode == "merge" else [EvenDice, OddDice]
     for seed in range(runs):
         options: dict[str, Any] = {"temperature": 1.0, "top_k": 0, "rule": rule, "seed": seed}
-        result = _run(target, start, parts, mode, max_new_tokens=4, **options)
+        result = _run(target, start, parts, mode, adaptive=False, max_new_tokens=4, **options)
         counts[result.token_ids[1:3]] += 1
         accepted += result.stats.num_accepted_draft_tokens
     assert sum((counts[key] - runs * p) ** 2 / (runs * p) for key, p in law.items()) < 91.0
@@ -333,7 +335,14 @@ def test_sampled_text_follows_the_model_s_law(mode: str, rule: str) -> None:
 @pytest.mark.parametrize("mode", MODES)
 def test_rows_with_different_laws_are_verified_together(mode: str, rule: str) -> None:
     target, prompts = tiny_target(3, 0.05), [prompt_of(5, 1), prompt_of(6, 2), prompt_of(7, 3)]
-    options: dict[str, Any] = {"temperature": 2.0, "top_k": 0, "rule": rule, "seed": 3, "max_new_tokens": 40}
+    options: dict[str, Any] = {
+        "temperature": 2.0,
+        "top_k": 0,
+        "rule": rule,
+        "seed": 3,
+        "adaptive": False,
+        "max_new_tokens": 40,
+    }
     parts = {"drafters": [EvenDice, "ngram", OddDice], "mode": mode}
     runs = [outrider.generate_batch(target, prompts, "cascade", parts, **options) for _ in range(2)]
     assert [result.token_ids for result in runs[0]] == [result.token_ids for result in runs[1]]
@@ -361,7 +370,7 @@ def test_a_part_that_is_heard_alone_keeps_its_laws_and_merged_ones_do_not() -> N
 def test_coupled_rows_beside_others(mode: str) -> None:
     target, prompts = tiny_target(1, 0.1), [prompt_of(9, 1), prompt_of(5, 2)]
     parts = {"drafters": ["ngram", word_of("draft-model", target)], "mode": mode}
-    results = outrider.generate_batch(target, prompts, "cascade", parts, max_new_tokens=30, **SAMPLED)
+    results = outrider.generate_batch(target, prompts, "cascade", parts, adaptive=False, max_new_tokens=30, **SAMPLED)
     for prompt, result in zip(prompts, results, strict=True):
         plain = outrider.generate(target, prompt, "none", max_new_tokens=30, **(SAMPLED | {"seed": result.seed}))
         assert result.token_ids == plain.token_ids
@@ -408,8 +417,8 @@ def test_nothing_is_kept_of_rows_that_ended() -> None:
     drafter = outrider.make_drafter("cascade[ngram,lookahead,mode=merge]", None, target.info)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        outrider.generate(target, prompt, drafter, max_new_tokens=9)
-        with outrider.stream(target, prompt, drafter, max_new_tokens=9) as steps:
+        outrider.generate(target, prompt, drafter, adaptive=False, max_new_tokens=9)
+        with outrider.stream(target, prompt, drafter, adaptive=False, max_new_tokens=9) as steps:
             next(steps)
     assert drafter._rows == {}  # type: ignore[attr-defined]
     assert all(part.drafter._rows == {} for part in drafter.parts)  # type: ignore[attr-defined]

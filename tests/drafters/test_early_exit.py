@@ -26,7 +26,9 @@ def fading(kind: str, **config: Any) -> Target:
 @pytest.mark.parametrize("shape", [{}, {"branching": 2}, {"branching": 3, "nodes": 12}])
 def test_the_first_layers_are_right_mostly(shape: dict[str, Any], settings: dict[str, Any]) -> None:
     target, prompt = fading("tiny"), prompt_of(9)
-    result = outrider.generate(target, prompt, "self", {"layers": 2, **shape}, max_new_tokens=41, **settings)
+    result = outrider.generate(
+        target, prompt, "self", {"layers": 2, **shape}, adaptive=False, max_new_tokens=41, **settings
+    )
     assert result.token_ids == outrider.generate(target, prompt, "none", max_new_tokens=41, **settings).token_ids
     assert result.stats.mean_acceptance_length is not None
     assert result.stats.mean_acceptance_length > 3.5
@@ -38,7 +40,7 @@ def test_the_first_layers_are_right_mostly(shape: dict[str, Any], settings: dict
 )
 def test_models_of_many_kinds_leave_early(kind: str, config: dict[str, Any]) -> None:
     target = fading(kind, **config)
-    result = outrider.generate(target, prompt_of(9), "self", {"layers": 2}, max_new_tokens=30)
+    result = outrider.generate(target, prompt_of(9), "self", {"layers": 2}, adaptive=False, max_new_tokens=30)
     assert list(result.token_ids) == transformers_generate(target.model, prompt_of(9), max_new_tokens=30)
     assert result.stats.num_accepted_draft_tokens > 8
 
@@ -48,7 +50,7 @@ def test_nothing_is_read_twice() -> None:
     target, prompt, fed = fading("tiny"), prompt_of(50), list[int]()
     drafter = outrider.make_drafter("self", {"layers": 2}, target.info)
     handle = target.model.model.layers[0].register_forward_pre_hook(lambda layer, args: fed.append(args[0].shape[1]))
-    result = outrider.generate(target, prompt, drafter, max_new_tokens=30)
+    result = outrider.generate(target, prompt, drafter, adaptive=False, max_new_tokens=30)
     handle.remove()
     assert fed[0] == 50
     steps = [fed[at : at + 5] for at in range(1, len(fed), 5)]
@@ -59,11 +61,11 @@ def test_nothing_is_read_twice() -> None:
 def test_batches_and_sessions_share_too() -> None:
     target = fading("tiny")
     prompts = [prompt_of(length, length) for length in (3, 12, 7)]
-    results = outrider.generate_batch(target, prompts, "self", {"layers": 2}, max_new_tokens=20)
+    results = outrider.generate_batch(target, prompts, "self", {"layers": 2}, adaptive=False, max_new_tokens=20)
     for prompt, result in zip(prompts, results, strict=True):
         assert list(result.token_ids) == plain_loop(target.model, prompt, 20)
         assert result.stats.num_accepted_draft_tokens > 10
-    with outrider.session(target, "self", {"layers": 2}, max_new_tokens=12) as turns:
+    with outrider.session(target, "self", {"layers": 2}, adaptive=False, max_new_tokens=12) as turns:
         for length in (9, 4, 6):
             before = [*turns.ids, *prompt_of(length, length)]
             result = turns.generate(prompt_of(length, length))

@@ -60,7 +60,14 @@ def test_whole_runs_keep_the_target_s_law(name: str, shape: dict[str, Any], rule
         options["model"] = tiny_model(4, vocab_size=VOCAB, dtype=torch.float32)
     length = 3 if name in SHAPES else 4  # a drawn draft has many more runs
     guard = Guard(outrider.make_drafter(name, options | shape, target.info))
-    asked: dict[str, Any] = {"max_new_tokens": length, "temperature": 1.0, "top_k": KEPT, "seed": 0, "rule": rule}
+    asked: dict[str, Any] = {
+        "adaptive": False,
+        "max_new_tokens": length,
+        "temperature": 1.0,
+        "top_k": KEPT,
+        "seed": 0,
+        "rule": rule,
+    }
     request = read_request(target, PROMPT, asked)
     accepted = [0]
 

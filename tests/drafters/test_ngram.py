@@ -421,7 +421,7 @@ def test_a_wrong_file_is_refused_in_a_line(content: bytes | None, message: str, 
     if content is not None:
         path.write_bytes(content)
     with pytest.raises(InputError) as caught:
-        outrider.generate(tiny_target(), [1, 2], "ngram", {"corpus": str(path)}, max_new_tokens=2)
+        outrider.generate(tiny_target(), [1, 2], "ngram", {"corpus": str(path)}, adaptive=False, max_new_tokens=2)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -453,7 +453,7 @@ def test_a_text_needs_a_tokenizer_and_ids_do_not(tmp_path: Path) -> None:
 )
 def test_a_wrong_option_is_refused_in_a_line(options: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError) as caught:
-        outrider.generate(tiny_target(), [1, 2], "ngram", options, max_new_tokens=2)
+        outrider.generate(tiny_target(), [1, 2], "ngram", options, adaptive=False, max_new_tokens=2)
     assert str(caught.value).startswith(f"drafter 'ngram': {message}")
 
 
@@ -477,7 +477,7 @@ def test_the_text_does_not_depend_on_the_options(length: int, tmp_path: Path) ->
 
 def test_sampled_rows_of_a_batch_do_not_depend_on_the_store() -> None:
     target = tiny_target(1, 0.1)
-    options: dict[str, Any] = {"max_new_tokens": 30, "temperature": 0.7, "seed": 3}
+    options: dict[str, Any] = {"adaptive": False, "max_new_tokens": 30, "temperature": 0.7, "seed": 3}
     drafter = Ngram(target.info, NgramOptions(min_n=1, store=2000))
     prompts = [prompt_of(20, 0) * 2, prompt_of(9, 1) * 3, prompt_of(15, 2)]
     accepted = 0
@@ -494,7 +494,7 @@ def test_sampled_rows_of_a_batch_do_not_depend_on_the_store() -> None:
 def test_a_repeated_request_is_copied_from_the_store() -> None:
     target, prompt = tiny_target(0, 0.3), prompt_of(9)
     drafter = Ngram(target.info, NgramOptions(store=1000))
-    first, second = (outrider.generate(target, prompt, drafter, max_new_tokens=40) for _ in range(2))
+    first, second = (outrider.generate(target, prompt, drafter, adaptive=False, max_new_tokens=40) for _ in range(2))
     assert first.token_ids == second.token_ids == tuple(plain_loop(target.model, prompt, 40))
     assert second.stats.num_steps < first.stats.num_steps / 3
 
@@ -503,7 +503,7 @@ def test_a_session_of_turns_drafts_as_a_fresh_text_would() -> None:
     """What a turn takes back is gone from the index."""
     target = tiny_target(2, 0.1)
     drafter = Ngram(target.info, NgramOptions())
-    with outrider.session(target, drafter, max_new_tokens=20) as talk:
+    with outrider.session(target, drafter, adaptive=False, max_new_tokens=20) as talk:
         talk.generate(prompt_of(9))
         talk.truncate(15)
         result = talk.generate(prompt_of(5, 1))

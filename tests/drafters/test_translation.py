@@ -212,7 +212,9 @@ def test_the_text_is_that_of_plain_decoding(target: str, draft: str, settings: d
     served, model = _target(target), _target(draft)
     for sentence in range(3):
         drafter, prompt = _crossing(served, model), _prompt(target, sentence)
-        result = outrider.generate(served, prompt, drafter, max_new_tokens=30, seed=sentence, **settings)
+        result = outrider.generate(
+            served, prompt, drafter, adaptive=False, max_new_tokens=30, seed=sentence, **settings
+        )
         plain = outrider.generate(served, prompt, "none", max_new_tokens=30, seed=sentence, **settings)
         assert result.token_ids == plain.token_ids
         if not settings and served.tokenizer.eos_token_id is None:
@@ -230,7 +232,13 @@ def test_laws_over_the_common_tokens_are_honest(target: str, draft: str, rule: s
     accepted = 0
     for seed in range(3):
         drafter, common = Watched(served, model), Intersection.of(*vocabularies(served.info, model))
-        options: dict[str, Any] = {"max_new_tokens": 24, "temperature": 1.0, "seed": seed, "rule": rule}
+        options: dict[str, Any] = {
+            "adaptive": False,
+            "max_new_tokens": 24,
+            "temperature": 1.0,
+            "seed": seed,
+            "rule": rule,
+        }
         result = outrider.generate(served, _prompt(target), drafter, **options)
         accepted += result.stats.num_accepted_draft_tokens
         for tree in drafter.trees:
@@ -259,7 +267,7 @@ def test_every_token_is_fed_to_the_draft_model_about_once() -> None:
     steps = []
     for count in (40, 80, 160):
         fed.clear()
-        result = outrider.generate(served, prompt, drafter, max_new_tokens=count)
+        result = outrider.generate(served, prompt, drafter, adaptive=False, max_new_tokens=count)
         steps.append((sum(fed[1:]), result.stats.num_steps))
         assert max(fed[1:]) < 24
     handle.remove()
@@ -273,7 +281,7 @@ def test_drafts_that_the_target_s_text_does_not_follow_end_with_the_context() ->
     assert model.config.max_position_embeddings == 512
     short = outrider.load(_shortened(model, 24), tokenizer=KINDS["pieces"]())
     prompt = _prompt("bytes 300", 0, 3)
-    result = outrider.generate(served, prompt, _crossing(served, short), max_new_tokens=60)
+    result = outrider.generate(served, prompt, _crossing(served, short), adaptive=False, max_new_tokens=60)
     assert result.token_ids == outrider.generate(served, prompt, "none", max_new_tokens=60).token_ids
     assert 0 < result.stats.num_spec_steps < result.stats.num_steps
 
@@ -287,14 +295,14 @@ def _shortened(model: Any, positions: int) -> Any:
 
 def test_sessions_and_batches_translate_a_row_each() -> None:
     served, model = _target("bytes 300"), _target("pieces")
-    with outrider.session(served, _crossing(served, model), max_new_tokens=12) as turns:
+    with outrider.session(served, _crossing(served, model), adaptive=False, max_new_tokens=12) as turns:
         for sentence in (0, 1, 2):
             before = [*turns.ids, *_prompt("bytes 300", sentence)]
             result = turns.generate(_prompt("bytes 300", sentence))
             assert result.token_ids == outrider.generate(served, before, "none", max_new_tokens=12).token_ids
             turns.truncate(len(turns.ids) - 5)
     prompts = [_prompt("bytes 300", sentence, 2 + sentence) for sentence in range(3)]
-    results = outrider.generate_batch(served, prompts, _crossing(served, model), max_new_tokens=30)
+    results = outrider.generate_batch(served, prompts, _crossing(served, model), adaptive=False, max_new_tokens=30)
     for prompt, result in zip(prompts, results, strict=True):
         assert result.token_ids == outrider.generate(served, prompt, "none", max_new_tokens=30).token_ids
         assert result.stats.num_accepted_draft_tokens > 0

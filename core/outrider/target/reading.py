@@ -8,7 +8,9 @@ import torch
 from outrider.draft.batch import TreeBatch
 from outrider.draft.tree import ROOT, DraftTree
 from outrider.errors import ModelError
+from outrider.target.branches import Branches
 from outrider.target.cache import RowCache
+from outrider.target.groups import Group
 from outrider.target.masked import MaskedTier
 from outrider.target.model import PREFILL_CHUNK, Target
 from outrider.target.tier import Opening
@@ -20,32 +22,11 @@ Given = tuple[int, Sequence[int], KeysValues]
 """Where ids begin in a row's text, the ids, and what was computed of them."""
 
 
-class Group(Protocol):
-    """Rows that began together, in one cache."""
-
-    @property
-    def rows(self) -> int:
-        """How many."""
-        ...
-
-    def read(self, texts: Sequence[Sequence[int] | None]) -> torch.Tensor:
-        """Read what is new of each row's text; None for a row that sits out."""
-        ...
-
-    def guess(self, tokens: torch.Tensor, parents: torch.Tensor | None) -> torch.Tensor:
-        """Read guesses below the texts."""
-        ...
+class TextGroup(Group[Sequence[int]], Protocol):
+    """A group that reads texts, and may be given what another model has computed of them."""
 
     def extend(self, given: Sequence[Given | None]) -> None:
         """Take over keys and values; None for a row that gets none."""
-        ...
-
-    def forget(self, at: int, length: int) -> None:
-        """Be sure of no more than the first `length` ids of a row."""
-        ...
-
-    def select(self, kept: Sequence[int]) -> None:
-        """Keep these rows only."""
         ...
 
 
@@ -72,17 +53,17 @@ class TreeGroup:
 
     def _clear(self) -> None:
         self._guesses: list[tuple[torch.Tensor, torch.Tensor]] = []
-        self._sees = torch.zeros(self.rows, 0, 0, dtype=torch.bool, device=self._tier.device)
+        self._branches = Branches(self.rows, self._tier.device)
         self._chain = True
 
-    def read(self, texts: Sequence[Sequence[int] | None]) -> torch.Tensor:
-        """See `Follower`; `[rows, vocab]`, meaningless for rows that sit out."""
-        self._settle(texts)
+    def read(self, items: Sequence[Sequence[int] | None]) -> torch.Tensor:
+        """See `Group`; what is given back for rows that sit out means nothing."""
+        self._settle(items)
         fed = [
             [] if text is None else [min(token, self._last) for token in text[len(held) :]]
-            for text, held in zip(texts, self._texts, strict=True)
+            for text, held in zip(items, self._texts, strict=True)
         ]
-        for held, text, new in zip(self._texts, texts, fed, strict=True):
+        for held, text, new in zip(self._texts, items, fed, strict=True):
             held += [] if text is None else text[len(text) - len(new) :]
         self._sure = [len(held) for held in self._texts]
         logits: list[torch.Tensor | None] = [None] * self.rows
@@ -93,22 +74,15 @@ class TreeGroup:
         return torch.stack([known if one is None else one for one in logits])
 
     def guess(self, tokens: torch.Tensor, parents: torch.Tensor | None) -> torch.Tensor:
-        """See `Follower`."""
-        count, earlier = tokens.shape[1], self._sees.shape[1]
+        """See `Group`."""
         self._chain = self._chain and parents is None
-        if parents is None:
-            parents = torch.full_like(tokens, earlier - 1)
-        # The first line of what parents see is the root's, which is no guess.
-        above = torch.nn.functional.pad(self._sees, (0, 0, 1, 0))
-        own = torch.eye(count, dtype=torch.bool, device=tokens.device).expand(self.rows, -1, -1)
-        sees = torch.cat([above.gather(1, (parents + 1)[..., None].expand(-1, -1, earlier)), own], 2)
-        self._sees = torch.cat([torch.nn.functional.pad(self._sees, (0, count)), sees], 1)
+        parents, sees = self._branches.grow(tokens, parents)
         self._guesses.append((tokens, parents))
         unmasked = self._chain and self._cache.solid
         return self._tier.grow(self._cache, tokens.clamp(max=self._last), None if unmasked else sees).logits
 
     def extend(self, given: Sequence[Given | None]) -> None:
-        """See `Follower`."""
+        """See `Group`."""
         self._cache.keep(len(self._cache) - self._width(), [[]] * self.rows)
         self._clear()
         given = [
@@ -186,9 +160,9 @@ class ChainGroup:
         self._sure = 0
         self._last = model.info.vocab_size - 1
 
-    def read(self, texts: Sequence[Sequence[int] | None]) -> torch.Tensor:
-        """See `Follower`."""
-        (text,) = texts
+    def read(self, items: Sequence[Sequence[int] | None]) -> torch.Tensor:
+        """See `Group`."""
+        (text,) = items
         assert text is not None  # noqa: S101  a group of one row is asked only for that row
         kept = _agreement(self._ids, text, self._sure)
         if not self._model.tier.truncate(self._cache, kept):
