@@ -42,7 +42,11 @@ from outrider.hf_generate import Decoder, decoder
 from outrider.plugins.hookspecs import hookimpl
 from outrider.plugins.registry import DrafterRecord, registry
 from outrider.plugins.words import DrafterWord, choose, make_drafter
+from outrider.target.attention import PositionTable
+from outrider.target.branches import Branches
+from outrider.target.cache import RowCache
 from outrider.target.follower import Follower
+from outrider.target.groups import Groups
 from outrider.target.inspection import Inspection, inspect
 from outrider.target.load import load
 from outrider.target.model import Target
@@ -60,6 +64,7 @@ __all__ = (
     "PADDING",
     "POINT",
     "ROOT",
+    "Branches",
     "ConfigError",
     "Costs",
     "Decoder",
@@ -78,6 +83,7 @@ __all__ = (
     "FetchError",
     "Follower",
     "GenerationError",
+    "Groups",
     "Guard",
     "InputError",
     "Inspection",
@@ -88,7 +94,9 @@ __all__ = (
     "OutriderError",
     "Parting",
     "PluginError",
+    "PositionTable",
     "Result",
+    "RowCache",
     "RowDrafter",
     "RowStart",
     "Session",

@@ -75,7 +75,7 @@ class Following(Drafter[Any]):
             )
         self._shared = min(target.vocab_size, self._model.info.vocab_size)
         self._sharpness = Sharpness()
-        self._scores: dict[int, torch.Tensor] = {}
+        self._scores: dict[int, tuple[torch.Tensor, torch.Tensor | None]] = {}
 
     @abstractmethod
     def _load(self) -> Target:
@@ -88,9 +88,9 @@ class Following(Drafter[Any]):
     def observe(self, batch: OutcomeBatch) -> None:
         """Learn how well coupled scores tell the target's draws."""
         for outcome in batch.rows:
-            scores = self._scores.pop(outcome.row, None)
-            if scores is not None and outcome.tokens:
-                self._sharpness.learn(scores, outcome.tokens[0])
+            known = self._scores.pop(outcome.row, None)
+            if known is not None and outcome.tokens:
+                self._sharpness.learn(known[0], outcome.tokens[0], known[1])
 
     def truncate(self, row: int, length: int) -> None:
         """Go on from the first `length` ids."""
@@ -132,8 +132,8 @@ class Following(Drafter[Any]):
             return draw_trees(views, self._shape(), law, logits, guess, ids)
         expansion = Expansion(views, self._shape(), law, self._sharpness, ids)
         trees = expansion.grow(logits, guess)
-        if expansion.first is not None and common is None:
-            self._scores |= {view.row: scores for view, scores in zip(views, expansion.first, strict=True)}
+        if expansion.first is not None:
+            self._scores |= {view.row: (scores, ids) for view, scores in zip(views, expansion.first, strict=True)}
         return trees
 
     def _shape(self) -> Shape:

@@ -145,4 +145,5 @@ def test_a_filtered_draw_moves_the_sharpness_by_little() -> None:
     sharpness = Sharpness()
     sharpness.learn(torch.tensor([0.0, -torch.inf], dtype=torch.float64), 1)
     sharpness.learn(torch.tensor([0.0, 1.0], dtype=torch.float64), 7)
+    sharpness.learn(torch.tensor([0.0, 1.0], dtype=torch.float64), 1, torch.tensor([3, 5]))
     assert 0.8 < float(sharpness.factor(torch.zeros(1))) <= 1.0

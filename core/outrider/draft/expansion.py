@@ -61,13 +61,17 @@ class Sharpness:
             self._value = torch.ones((), dtype=torch.float64, device=like.device)
         return self._value.to(like.device)
 
-    def learn(self, scores: torch.Tensor, token: int) -> None:
-        """Take in what the target drew.
+    def learn(self, scores: torch.Tensor, token: int, id_map: torch.Tensor | None = None) -> None:
+        """Take in what the target drew; a token that the drafter does not know teaches nothing.
 
         Args:
-            scores: `[vocab]` float64, log q + noise of its draw's position.
+            scores: `[draft vocab]` float64, log q + noise of its draw's position.
             token: the draw.
+            id_map: as in `Expansion`.
         """
+        if id_map is not None:
+            columns = (id_map == token).nonzero().flatten().tolist()
+            token = columns[0] if columns else len(scores)
         if token >= len(scores):
             return
         factor = self.factor(scores)

@@ -41,6 +41,36 @@ class PositionTable:
     visible: torch.Tensor
     built: list[torch.Tensor] = field(default_factory=list)
 
+    @classmethod
+    def of(
+        cls, held: torch.Tensor, positions: torch.Tensor, sees: torch.Tensor | None = None, spare: int = 0
+    ) -> "PositionTable":
+        """Lay out what new columns may see; a hole's query sees itself, since no row of a mask may be empty.
+
+        Args:
+            held: `[rows, columns]` int64, the positions in the cache, -1 for a hole.
+            positions: `[rows, Q]` int64, those of the new columns.
+            sees: `[rows, Q, nodes + Q]` bool, which of the cache's last columns, nodes of a tree, and of the new ones each new
+                one sees; None where it is all tokens.
+            spare: columns to add that hold nothing.
+        """
+        count = positions.shape[1]
+        if sees is None:
+            sees = (positions >= 0)[:, None, :] | torch.eye(count, dtype=torch.bool, device=positions.device)
+        columns = torch.cat([held, positions], 1)
+        committed = held[:, : columns.shape[1] - sees.shape[2]] >= 0
+        visible = torch.cat([committed[:, None, :].expand(-1, count, -1), sees], 2)
+        if spare > 0:
+            columns = torch.nn.functional.pad(columns, (0, spare), value=-1)
+            visible = torch.nn.functional.pad(visible, (0, spare), value=False)
+        return cls(positions.clamp(min=0), columns.clamp(min=0), visible)
+
+    def causal(self, window: int | None = None) -> torch.Tensor:
+        """Return the mask `[rows, 1, Q, K]` bool of a causal model of one's own, with a sliding window or none."""
+        back = self.queries[:, :, None] - self.columns[:, None, :]
+        seen = self.visible & (back >= 0)
+        return (seen if window is None else seen & (back < window))[:, None]
+
 
 def _table_mask(
     batch_size: int,

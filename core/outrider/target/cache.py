@@ -273,7 +273,7 @@ class RowCache:
 
     def compact(self) -> None:
         """Move every row's tokens to the front, so that only the shorter rows have holes, and at the end."""
-        longest = max(self.lengths)
+        longest = min(max(self.lengths), len(self))
         order = (self.positions < 0).to(torch.int8).argsort(dim=1, stable=True)[:, :longest]
         self._move(order, 0)
         self._cut(longest)

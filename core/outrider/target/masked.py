@@ -151,22 +151,9 @@ class MaskedTier(Tier[RowCache]):
         masks = None
         # Without holes and branches the model's own rule is what plain decoding applies; it needs no mask.
         if ancestors is not None or not cache.solid or (cache.static and len(cache)):
-            masks = build_masks(self.caller.model, _table(cache, positions, ancestors), cache.layers)
+            columns = len(cache) + ids.shape[1]
+            spare = cache.capacity - columns if cache.static and len(cache) else 0
+            table = PositionTable.of(cache.positions, positions, ancestors, spare)
+            masks = build_masks(self.caller.model, table, cache.layers)
         queries = positions if cache.solid else positions.clamp(min=0)
         return self.caller(cache.layers, ids, queries, masks, last_only=last_only, wanted=cache.wanted)
-
-
-def _table(cache: RowCache, positions: torch.Tensor, ancestors: torch.Tensor | None) -> PositionTable:
-    """Lay out what the new columns may see; a hole's query sees itself, since no row of a mask may be empty."""
-    count = positions.shape[1]
-    if ancestors is None:
-        own = torch.eye(count, dtype=torch.bool, device=positions.device)
-        ancestors = (positions >= 0)[:, None, :] | own
-    columns = torch.cat([cache.positions, positions], 1)
-    committed = cache.positions[:, : columns.shape[1] - ancestors.shape[2]] >= 0
-    visible = torch.cat([committed[:, None, :].expand(-1, count, -1), ancestors], 2)
-    spare = cache.capacity - columns.shape[1] if cache.static and len(cache) else 0
-    if spare > 0:
-        columns = torch.nn.functional.pad(columns, (0, spare), value=-1)
-        visible = torch.nn.functional.pad(visible, (0, spare), value=False)
-    return PositionTable(positions.clamp(min=0), columns.clamp(min=0), visible)
