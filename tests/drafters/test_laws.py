@@ -32,7 +32,7 @@ CASES = [(record.name, shape) for record in outrider.drafters() for shape in SHA
 
 
 def _target() -> outrider.Target:
-    return outrider.load(tiny_model(3, vocab_size=VOCAB, dtype=torch.float32))
+    return outrider.load(tiny_model(6, vocab_size=VOCAB, dtype=torch.float32))
 
 
 @torch.no_grad()

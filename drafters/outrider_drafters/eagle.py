@@ -1,0 +1,195 @@
+"""The drafters `eagle` and `eagle3`: a small layer that goes on from the target's own features.
+
+EAGLE (Li et al. 2024, arXiv:2401.15077), EAGLE-2's dynamic trees (arXiv:2406.16858) and EAGLE-3 (Li et al. 2025,
+arXiv:2503.01840).
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+import torch
+from pydantic import Field
+
+from outrider import (
+    DraftBatch,
+    Drafter,
+    DrafterOptions,
+    DraftTree,
+    DraftView,
+    Expansion,
+    Groups,
+    InputError,
+    Needs,
+    OutcomeBatch,
+    RowCache,
+    RowStart,
+    Shape,
+    Sharpness,
+    TargetInfo,
+    TreeBatch,
+    draw_trees,
+    hookimpl,
+)
+from outrider_drafters.eagle_layer import EagleLayer, load_layer
+from outrider_drafters.eagle_reader import EagleGroup, Pairs
+
+_LATE = 2048
+"""Pairs of a row that are read at once; more of a prompt are not kept waiting for the next draft."""
+
+
+class EagleOptions(DrafterOptions):
+    """Options of `eagle` and `eagle3`."""
+
+    heads: str | None = Field(default=None, description="the checkpoint's folder; required")
+    depth: int = Field(default=5, ge=1, le=16, description="longest draft")
+    branching: int = Field(
+        default=8, ge=1, le=16, description="tokens below every node that goes on, and nodes that go on"
+    )
+    nodes: int = Field(default=24, ge=1, le=64, description="nodes of the tree")
+    confidence: float = Field(default=0.0, ge=0.0, lt=1.0, description="stop below this chance of the draft so far")
+    temperature: float | None = Field(default=None, gt=0.0, description="of the draft; by default the target's")
+    coupled: bool = Field(default=True, description="choose with the target's own noise where it draws by it")
+    layers: tuple[int, ...] | None = Field(
+        default=None,
+        description="the target's layers whose states are read, as in hidden_states; by default the checkpoint's",
+    )
+    dtype: str | None = Field(default=None, description="of the layer; by default the target's")
+    device: str | None = Field(default=None, description="of the layer; by default the target's")
+
+
+class EagleRows(Groups[Pairs, EagleGroup]):
+    """The rows' pairs, by the rows' ids."""
+
+    def __init__(self, layer: EagleLayer) -> None:
+        super().__init__()
+        self._layer = layer
+
+    def _open(self, rows: int) -> list[EagleGroup]:
+        return [EagleGroup(self._layer, rows, RowCache(rows, 256, self._layer.device), self._layer.id_map)]
+
+
+class Eagle(Drafter[EagleOptions]):
+    """Grows trees from the features of the target's last layer (EAGLE-1 and -2 checkpoints)."""
+
+    name: ClassVar[str] = "eagle"
+    requires_api: ClassVar[tuple[int, int]] = (0, 1)
+    Options: ClassVar[type[DrafterOptions]] = EagleOptions
+
+    def __init__(self, target: TargetInfo, options: EagleOptions) -> None:
+        super().__init__(target, options)
+        if options.heads is None:
+            raise InputError(
+                f"drafter '{self.name}' needs heads: {self.name}[heads=FOLDER], trained for this very model; "
+                f"`outrider heads inspect FOLDER` says what a folder holds"
+            )
+        self._layer = load_layer(self.name, target, options)
+        self._rows = EagleRows(self._layer)
+        self._sharpness = Sharpness()
+        self._scores: dict[int, torch.Tensor] = {}
+        self._new: dict[int, list[Pairs]] = {}
+
+    def needs(self) -> Needs:
+        """Ask for the features that the checkpoint was made for."""
+        return Needs(hidden=frozenset(self._layer.feature_layers))
+
+    def begin(self, rows: Sequence[RowStart]) -> None:
+        """Open a cache for the rows."""
+        self._rows.begin([start.row for start in rows])
+        self._new |= {start.row: [] for start in rows}
+
+    def observe(self, batch: OutcomeBatch) -> None:
+        """Pair features with the tokens after them."""
+        for outcome in batch.rows:
+            scores = self._scores.pop(outcome.row, None)
+            if scores is not None and outcome.tokens:
+                self._sharpness.learn(scores, outcome.tokens[0], self._layer.id_map)
+            features = outcome.features
+            if features is None:
+                continue
+            states = torch.cat([features.hidden(layer) for layer in self._layer.feature_layers], -1)
+            tokens = outcome.ids[features.first + 1 : features.first + 1 + len(states)]
+            self._new[outcome.row].append(Pairs(features.first, states[: len(tokens)], tuple(tokens)))
+        late = [one.row for one in batch.rows if sum(len(new.tokens) for new in self._new[one.row]) >= _LATE]
+        if late:
+            self._read(late)
+
+    def truncate(self, row: int, length: int) -> None:
+        """Go on from the first `length` ids."""
+        kept = [_first(pairs, length - pairs.start) for pairs in self._new[row] if pairs.start < length]
+        self._new[row] = kept
+        self._rows.forget(row, length)
+
+    def end(self, rows: Sequence[int]) -> None:
+        """Drop the rows."""
+        self._rows.end(rows)
+        for row in rows:
+            self._new.pop(row, None)
+            self._scores.pop(row, None)
+
+    def propose(self, batch: DraftBatch) -> TreeBatch:
+        """Grow trees below the rows' last tokens."""
+        places = [at for at, view in enumerate(batch.rows) if self._ready(view)]
+        views = [batch.rows[at] for at in places]
+        if not views:
+            return TreeBatch.pack([DraftTree()] * len(batch.rows))
+        logits = self._read([view.row for view in views])
+        return self._grow(views, logits).among(places, len(batch.rows))
+
+    def _ready(self, view: DraftView) -> bool:
+        longest = self._layer.max_positions
+        known = longest is None or len(view.ids) + self.options.depth <= longest
+        return view.max_depth > 0 and bool(self._new[view.row]) and known
+
+    def _read(self, rows: Sequence[int]) -> torch.Tensor:
+        joined = []
+        for row in rows:
+            new, self._new[row] = self._new[row], []
+            joined.append(_join(new))
+        return self._rows.read(rows, joined)
+
+    def _grow(self, views: Sequence[DraftView], logits: torch.Tensor) -> TreeBatch:
+        options = self.options
+        shape = Shape(
+            options.depth, options.branching, options.branching, options.nodes, options.confidence, options.coupled
+        )
+        if views[0].wants_q:
+            return draw_trees(views, shape, self._law, logits, self._rows.guess, self._layer.id_map)
+        expansion = Expansion(views, shape, self._law, self._sharpness, self._layer.id_map)
+        trees = expansion.grow(logits, self._rows.guess)
+        if expansion.first is not None:
+            self._scores |= {view.row: scores for view, scores in zip(views, expansion.first, strict=True)}
+        return trees
+
+    @property
+    def _law(self) -> Callable[[DraftView, torch.Tensor], torch.Tensor]:
+        heat = self.options.temperature
+        if heat is None:
+            return lambda view, logits: view.law(logits)
+        return lambda view, logits: (logits.double() / heat).softmax(-1)
+
+
+class Eagle3(Eagle):
+    """Grows trees from features of low, middle and high layers of the target (EAGLE-3 checkpoints)."""
+
+    name: ClassVar[str] = "eagle3"
+
+
+def _first(pairs: Pairs, count: int) -> Pairs:
+    return Pairs(pairs.start, pairs.features[:count], pairs.tokens[:count])
+
+
+def _join(parts: Sequence[Pairs]) -> Pairs:
+    """Put pairs together that follow each other; where a later part begins again, it counts."""
+    parts = [
+        _first(one, other.start - one.start) if other is not None else one
+        for one, other in zip(parts, [*parts[1:], None], strict=True)
+    ]
+    tokens: list[Any] = [token for one in parts for token in one.tokens]
+    return Pairs(parts[0].start, torch.cat([one.features for one in parts]), tuple(tokens))
+
+
+@hookimpl
+def register_drafters(register):  # type: ignore[no-untyped-def]
+    """Register `eagle` and `eagle3`."""
+    register(Eagle)
+    register(Eagle3)
