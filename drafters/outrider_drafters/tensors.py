@@ -4,6 +4,7 @@ Nothing in a file is executed: pickles are read by torch's restricted loader, wh
 """
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -92,10 +93,10 @@ def _parts(file: Path) -> list[tuple[Path, list[str]]]:
     """Return the files that hold tensors, with the names that an index promises of each; none where there is no index."""
     if not file.name.endswith(".index.json"):
         return [(file, [])]
-    index = read_json(file).get("weight_map")
-    wrong = not isinstance(index, dict) or not index
+    index: Any = read_json(file).get("weight_map")
     # A name that leads out of the folder is no shard of it.
-    if wrong or not all(isinstance(part, str) and Path(part).name == part for part in index.values()):
+    inside = isinstance(index, dict) and all(isinstance(one, str) and Path(one).name == one for one in index.values())
+    if not (index and inside):
         raise InputError(f"{file}: weight_map must name a file of the same folder for every tensor")
     return [
         (file.parent / part, [key for key in index if index[key] == part]) for part in dict.fromkeys(index.values())
@@ -151,7 +152,7 @@ def _name(dtype: torch.dtype) -> str:
 
 def _unreadable(file: Path, error: BaseException) -> InputError:
     text = " ".join(str(error).split()) or type(error).__name__
-    if "Unsupported" in text:
+    if re.search("Unsupported (global|class|method)", text):
         text = "it holds more than plain tensors, which would have to be executed"
     elif "weights_only" in text:  # torch's advice is to execute it
         text = "it is no pickle of tensors"
