@@ -4,7 +4,6 @@ Nothing in a file is executed: pickles are read by torch's restricted loader, wh
 """
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -152,8 +151,6 @@ def _name(dtype: torch.dtype) -> str:
 
 def _unreadable(file: Path, error: BaseException) -> InputError:
     text = " ".join(str(error).split()) or type(error).__name__
-    if re.search("Unsupported (global|class|method)", text):
-        text = "it holds more than plain tensors, which would have to be executed"
-    elif "weights_only" in text:  # torch's advice is to execute it
-        text = "it is no pickle of tensors"
+    if "weights_only" in text:  # torch's advice is to execute it
+        text = "it is no file of plain tensors, and nothing else is taken: a pickle's code would have to be executed"
     return InputError(f"{file} can't be read: {text[:200]}")
