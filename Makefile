@@ -10,9 +10,11 @@ MIN := .venv-min
 OLDEST := 5.20.0
 MIN_READY := $(MIN)/.ready-$(OLDEST)
 MIN_TESTS := tests/target tests/decode tests/verify/test_processors.py tests/verify/test_sampling.py tests/test_turns.py tests/test_hf_generate.py
+ORACLE := .venv-oracle
+ORACLE_READY := $(ORACLE)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-full test-min test-cuda matrix lint format bench clean
+.PHONY: help demo test test-full test-min test-cuda matrix oracle lint format bench clean
 
 help:
 	@echo "make demo    the main job: plain decoding beside the ngram drafter on a real chat model"
@@ -21,6 +23,7 @@ help:
 	@echo "make test-min   tests on the oldest transformers that is supported, in an environment of its own"
 	@echo "make matrix     every causal model type of transformers, tiny and random, against its own generate (10 minutes)"
 	@echo "make test-cuda  the tests of rules, noise and decoding on a GPU, where there is one"
+	@echo "make oracle     EAGLE-3's network against another implementation's, made anew in an environment of its own"
 	@echo "make lint    ruff, ruff format --check, mypy --strict"
 	@echo "make bench   speed, in interleaved pairs (about 10 minutes, wants a quiet machine)"
 	@echo "make clean   remove the environment"
@@ -59,6 +62,18 @@ test-cuda: $(READY)
 matrix: $(READY)
 	@cd tests && ../$(BIN)/python -m matrix --write ../docs/models.md $(ARGS)
 
+$(ORACLE_READY): $(READY) tests/oracle/requirements.txt
+	@echo "== setting up $(ORACLE) with another implementation of EAGLE-3"
+	@$(BIN)/python -m venv $(ORACLE)
+	@$(BIN)/python -c 'import sysconfig; print("import site; site.addsitedir(" + repr(sysconfig.get_path("purelib")) + ")")' > $(ORACLE)/shared.pth
+	@mv $(ORACLE)/shared.pth "$$($(ORACLE)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/zshared.pth"
+	@$(ORACLE)/bin/python -m pip install --progress-bar on --no-deps --ignore-installed -r tests/oracle/requirements.txt
+	@touch $@
+
+oracle: $(ORACLE_READY)
+	@OMP_NUM_THREADS=1 $(ORACLE)/bin/python tests/oracle/eagle3_reference.py compare
+	@$(PYTEST) tests/drafters/test_eagle_oracle.py $(ARGS)
+
 lint: $(READY)
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
@@ -72,4 +87,4 @@ bench: $(READY)
 	@$(BIN)/python -m outrider.compare bench $(ARGS)
 
 clean:
-	rm -rf $(VENV) $(MIN)
+	rm -rf $(VENV) $(MIN) $(ORACLE)

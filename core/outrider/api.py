@@ -23,6 +23,7 @@ from outrider.draft.drawing import draw_trees
 from outrider.draft.expansion import Expansion, Shape, Sharpness
 from outrider.draft.features import Features, Needs, layer_output
 from outrider.draft.guard import Guard
+from outrider.draft.heads import HeadsReport, ReadsHeads
 from outrider.draft.laws import POINT, DraftLaws
 from outrider.draft.merge import merge
 from outrider.draft.tree import ROOT, DraftTree
@@ -39,6 +40,7 @@ from outrider.errors import (
 )
 from outrider.generation import Result, Stream, generate, generate_batch, stream
 from outrider.hf_generate import Decoder, decoder
+from outrider.plugins.heads import inspect_heads
 from outrider.plugins.hookspecs import hookimpl
 from outrider.plugins.registry import DrafterRecord, registry
 from outrider.plugins.words import DrafterWord, choose, make_drafter
@@ -85,6 +87,7 @@ __all__ = (
     "GenerationError",
     "Groups",
     "Guard",
+    "HeadsReport",
     "InputError",
     "Inspection",
     "ModelError",
@@ -95,6 +98,7 @@ __all__ = (
     "Parting",
     "PluginError",
     "PositionTable",
+    "ReadsHeads",
     "Result",
     "RowCache",
     "RowDrafter",
@@ -121,6 +125,7 @@ __all__ = (
     "generate_batch",
     "hookimpl",
     "inspect",
+    "inspect_heads",
     "layer_output",
     "load",
     "make_drafter",

@@ -60,6 +60,8 @@ class Turn:
             stays = 0
             if held.cache is not None:
                 stays = min(held.same, len(row.ids) - 1, self._target.tier.lengths(held.cache)[0])
+                # A token's state goes with the token after it, which is another one now.
+                stays = max(0, stays - 1) if self._needs.hidden else stays
             if held.cache is None or not self._target.tier.truncate(held.cache, stays):
                 stays, held.cache = 0, open_cache(self._target, [row], self._needs)
             if held.begun:

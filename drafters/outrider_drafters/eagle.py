@@ -4,7 +4,7 @@ EAGLE (Li et al. 2024, arXiv:2401.15077), EAGLE-2's dynamic trees (arXiv:2406.16
 arXiv:2503.01840).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import torch
@@ -30,6 +30,7 @@ from outrider import (
     draw_trees,
     hookimpl,
 )
+from outrider_drafters.eagle_config import Method
 from outrider_drafters.eagle_layer import EagleLayer, load_layer
 from outrider_drafters.eagle_reader import EagleGroup, Pairs
 
@@ -72,6 +73,7 @@ class Eagle(Drafter[EagleOptions]):
     """Grows trees from the features of the target's last layer (EAGLE-1 and -2 checkpoints)."""
 
     name: ClassVar[str] = "eagle"
+    method: ClassVar[Method] = "eagle"
     requires_api: ClassVar[tuple[int, int]] = (0, 1)
     Options: ClassVar[type[DrafterOptions]] = EagleOptions
 
@@ -82,7 +84,7 @@ class Eagle(Drafter[EagleOptions]):
                 f"drafter '{self.name}' needs heads: {self.name}[heads=FOLDER], trained for this very model; "
                 f"`outrider heads inspect FOLDER` says what a folder holds"
             )
-        self._layer = load_layer(self.name, target, options)
+        self._layer = load_layer(self.method, target, options)
         self._rows = EagleRows(self._layer)
         self._sharpness = Sharpness()
         self._scores: dict[int, torch.Tensor] = {}
@@ -160,18 +162,16 @@ class Eagle(Drafter[EagleOptions]):
             self._scores |= {view.row: scores for view, scores in zip(views, expansion.first, strict=True)}
         return trees
 
-    @property
-    def _law(self) -> Callable[[DraftView, torch.Tensor], torch.Tensor]:
+    def _law(self, view: DraftView, logits: torch.Tensor) -> torch.Tensor:
         heat = self.options.temperature
-        if heat is None:
-            return lambda view, logits: view.law(logits)
-        return lambda view, logits: (logits.double() / heat).softmax(-1)
+        return view.law(logits) if heat is None else (logits.double() / heat).softmax(-1)
 
 
 class Eagle3(Eagle):
     """Grows trees from features of low, middle and high layers of the target (EAGLE-3 checkpoints)."""
 
     name: ClassVar[str] = "eagle3"
+    method: ClassVar[Method] = "eagle3"
 
 
 def _first(pairs: Pairs, count: int) -> Pairs:

@@ -1,6 +1,8 @@
 """Making a target: find the model, load it, probe it."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +15,10 @@ from transformers import (
     PreTrainedModel,
 )
 
+from outrider.draft.contract import TargetInfo
 from outrider.errors import InputError, ModelError, first_line, suggestion
 from outrider.target.embedded import EMBEDDED, fetch
-from outrider.target.model import Target
+from outrider.target.model import Target, describe
 from outrider.target.probe import probe
 
 DTYPES = {
@@ -65,8 +68,7 @@ def load(
     else:
         if device is not None and device_map is not None:
             raise InputError("give device or device_map, not both")
-        hub = {"revision": revision, "trust_remote_code": trust_remote_code or None}
-        hub = {name: value for name, value in hub.items() if value is not None}
+        hub = _hub(revision, trust_remote_code)
         target = _from_files(str(model), tokenizer, dtype, _device(device), device_map, hub)
     probe(target)
     return target
@@ -88,14 +90,52 @@ def _without_wrapper(model: Any) -> Any:
     return inner()
 
 
-def _from_files(
-    name: str,
-    tokenizer: Any,
-    dtype: str | torch.dtype | None,
-    device: torch.device,
-    device_map: Any,
-    hub: Mapping[str, Any],
-) -> Target:
+def outline(model: str, *, revision: str | None = None, trust_remote_code: bool = False) -> TargetInfo:
+    """Describe a model by its config alone: no weights are read, and nothing is run.
+
+    Args:
+        model: an embedded model, a folder, or a Hub id.
+        revision: of a Hub id.
+        trust_remote_code: run a model's own code.
+
+    Raises:
+        ModelError: the model can't be found, or its config describes none.
+        FetchError: an embedded model can't be fetched.
+    """
+    hub = _hub(revision, trust_remote_code)
+    where = _locate(model)
+    with _telling(model), torch.device("meta"):
+        config = AutoConfig.from_pretrained(where, **hub)
+        trust = {"trust_remote_code": True} if trust_remote_code else {}
+        built: Any = _auto(config).from_config(config, **trust)
+    return replace(describe(built, None), parts=None)
+
+
+def _hub(revision: str | None, trust_remote_code: bool) -> dict[str, Any]:
+    hub = {"revision": revision, "trust_remote_code": trust_remote_code or None}
+    return {name: value for name, value in hub.items() if value is not None}
+
+
+def _auto(config: Any) -> Any:
+    return AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
+
+
+@contextmanager
+def _telling(name: str) -> Iterator[None]:
+    """Say in one line why a model can't be loaded."""
+    try:
+        yield
+    except (OSError, ValueError, ImportError, RuntimeError, KeyError, AttributeError) as error:
+        raise ModelError(f"model '{name}' can't be loaded: {first_line(error)}") from error
+
+
+def _locate(name: str) -> str:
+    """Return the folder or Hub id that a name stands for; an embedded model is fetched.
+
+    Raises:
+        ModelError: there is none.
+        FetchError: an embedded model can't be fetched.
+    """
     where = str(fetch(name)) if name in EMBEDDED else name
     if not name.strip():
         raise ModelError(f"which model? an embedded one ({', '.join(EMBEDDED)}), a folder, or a Hub id")
@@ -107,15 +147,23 @@ def _from_files(
             f"model '{name}': no such folder, and neither an embedded model ({', '.join(EMBEDDED)}) nor a Hub id (owner/name)."
             + suggestion(name, EMBEDDED)
         )
-    where, chosen = str(path) if path.exists() else name, _dtype(dtype, device)
-    try:
+    return str(path) if path.exists() else name
+
+
+def _from_files(
+    name: str,
+    tokenizer: Any,
+    dtype: str | torch.dtype | None,
+    device: torch.device,
+    device_map: Any,
+    hub: Mapping[str, Any],
+) -> Target:
+    where, chosen = _locate(name), _dtype(dtype, device)
+    with _telling(name):
         config = AutoConfig.from_pretrained(where, **hub)
-        auto: Any = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
-        model: Any = auto.from_pretrained(where, dtype=chosen, device_map=device_map, **hub)
+        model: Any = _auto(config).from_pretrained(where, dtype=chosen, device_map=device_map, **hub)
         placed = device_map is not None or getattr(model, "is_quantized", False)
         model = (model if placed else model.to(device)).eval()
-    except (OSError, ValueError, ImportError, RuntimeError, KeyError, AttributeError) as error:
-        raise ModelError(f"model '{name}' can't be loaded: {first_line(error)}") from error
     return Target(model, tokenizer if tokenizer is not None else _tokenizer(where, hub))
 
 

@@ -1,0 +1,60 @@
+"""`outrider heads`: folders of trained heads."""
+
+import dataclasses
+import json
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from outrider.cli import print_table, quiet
+from outrider.draft.heads import HeadsReport
+from outrider.plugins.heads import inspect_heads
+from outrider.target.load import outline
+
+app = typer.Typer(help="Look into folders of trained heads.", rich_markup_mode=None)
+
+
+@app.callback()
+def _common() -> None:
+    """Keep `inspect` a command of its own while it is the only one."""
+
+
+@app.command("inspect")
+def inspect(
+    folder: Annotated[str, typer.Argument(metavar="PATH", help="The folder of the heads.")],
+    model: Annotated[
+        str | None, typer.Option("-m", "--model", help="Whether they fit this model, by its config.")
+    ] = None,
+    revision: Annotated[str | None, typer.Option(help="Of a Hub id.")] = None,
+    trust_remote_code: Annotated[bool, typer.Option(help="Run the model's own code.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Show what a folder of heads holds, and whether it fits a model; status 1 where it doesn't."""
+    with quiet():
+        target = outline(model, revision=revision, trust_remote_code=trust_remote_code) if model else None
+        found = inspect_heads(folder, target)
+    if as_json:
+        typer.echo(json.dumps(dataclasses.asdict(found) | ({"fits": not found.misfit} if model else {}), indent=2))
+    else:
+        table = Table.grid(padding=(0, 2))
+        for name, value in [*_lines(found), *([("fits", found.misfit or f"{model}: yes")] if model else [])]:
+            table.add_row(name, value)
+        print_table(table)
+    if found.misfit:
+        raise typer.Exit(1)
+
+
+def _lines(found: HeadsReport) -> list[tuple[str, str]]:
+    features = "by the target's number of layers" if found.features is None else ", ".join(map(str, found.features))
+    drafts = "" if found.draft_vocab_size in (None, found.vocab_size) else f", drafts {found.draft_vocab_size} of them"
+    return [
+        ("drafter", found.drafter),
+        ("layout", found.layout),
+        ("holds", found.parts),
+        ("hidden size", str(found.hidden_size)),
+        ("vocabulary", f"{found.vocab_size or 'not told'}{drafts}"),
+        ("reads layers", features),
+        ("trained for", found.trained_for or "not told"),
+        *found.details.items(),
+    ]

@@ -1,0 +1,56 @@
+"""Folders of trained heads: what drafters that read them say of one, for `outrider heads inspect`."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+from outrider.draft.contract import TargetInfo
+
+
+@dataclass(frozen=True, slots=True)
+class HeadsReport:
+    """What a folder of heads holds.
+
+    Args:
+        drafter: name of the drafter that uses them.
+        layout: whose way of writing them it is, such as `speculators`.
+        parts: how many heads or layers, in words: `5 heads`, `1 layer`.
+        hidden_size: width of the target's hidden states that they read.
+        vocab_size: tokens of the target; None where the folder doesn't tell.
+        draft_vocab_size: tokens that they can draft.
+        features: which hidden states of the target they read, in transformers' numbering; None where that depends on the
+            target and none was given.
+        trained_for: the target as the folder names it; None where it doesn't.
+        details: what else is worth knowing, in words.
+        misfit: why the target that was asked for can't use them; None where it can, or none was given.
+    """
+
+    drafter: str
+    layout: str
+    parts: str
+    hidden_size: int
+    vocab_size: int | None
+    draft_vocab_size: int | None
+    features: tuple[int, ...] | None
+    trained_for: str | None
+    details: Mapping[str, str] = field(default_factory=dict)
+    misfit: str | None = None
+
+
+@runtime_checkable
+class ReadsHeads(Protocol):
+    """What a drafter class offers that can say what a folder of its heads holds."""
+
+    @classmethod
+    def inspect_heads(cls, folder: Path, target: TargetInfo | None) -> HeadsReport | None:
+        """Report on a folder without running anything; None where it holds nothing of this drafter's.
+
+        Args:
+            folder: of the heads.
+            target: whose fit is asked for, without weights (its device is `meta`, and it has no parts).
+
+        Raises:
+            InputError: the folder is of this drafter's kind, and wrong: with file, key and figures.
+        """
+        ...
