@@ -95,10 +95,10 @@ def _parts(file: Path) -> list[tuple[Path, list[str]]]:
     """Return the files that hold tensors, with the names that an index promises of each; none where there is no index."""
     if not file.name.endswith(".index.json"):
         return [(file, [])]
-    index = read_json(file).get("weight_map")
-    wrong = not isinstance(index, dict) or not index
+    index: Any = read_json(file).get("weight_map")
     # A name that leads out of the folder is no shard of it.
-    if wrong or not all(isinstance(part, str) and Path(part).name == part for part in index.values()):
+    inside = isinstance(index, dict) and all(isinstance(one, str) and Path(one).name == one for one in index.values())
+    if not (index and inside):
         raise InputError(f"{file}: weight_map must name a file of the same folder for every tensor")
     return [
         (file.parent / part, [key for key in index if index[key] == part]) for part in dict.fromkeys(index.values())
@@ -156,8 +156,6 @@ def _name(dtype: torch.dtype) -> str:
 
 def _unreadable(file: Path, error: BaseException) -> InputError:
     text = " ".join(str(error).split()) or type(error).__name__
-    if "Unsupported" in text:
-        text = "it holds more than plain tensors, which would have to be executed"
-    elif "weights_only" in text:  # torch's advice is to execute it
-        text = "it is no pickle of tensors"
+    if "weights_only" in text:  # torch's advice is to execute it
+        text = "it is no file of plain tensors, and nothing else is taken: a pickle's code would have to be executed"
     return InputError(f"{file} can't be read: {text[:200]}")

@@ -206,7 +206,8 @@ def test_drawn_trees_have_the_shape_whatever_is_drawn(seed: int) -> None:
     laws /= laws.sum(-1, keepdim=True)
     (tree,) = draw_choices([view_of(seed=seed)], choices, [laws], ids).unpack()
     shape = sorted(choices.paths, key=lambda path: (len(path), path))
-    expected, known = [], {()}
+    expected: list[int] = []
+    known: set[tuple[int, ...]] = {()}
     for above in [(), *shape]:
         below = sorted(path for path in shape if path[:-1] == above)
         if above in known:

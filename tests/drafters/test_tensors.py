@@ -76,11 +76,11 @@ class _Payload:
 def test_nothing_in_a_pickle_is_executed(tmp_path: Path, legacy: bool) -> None:
     mark = tmp_path / "executed"
     if legacy:
-        (tmp_path / BIN).write_bytes(pickle.dumps({"a": _Payload(mark)}))
+        (tmp_path / BIN).write_bytes(pickle.dumps({"a": _Payload(mark)}, protocol=2))
     else:
         torch.save({"a": _Payload(mark), "b": torch.ones(1)}, tmp_path / BIN)
     for read in (read_tensors, list_tensors):
-        with pytest.raises(InputError, match="more than plain tensors") as refused:
+        with pytest.raises(InputError, match="no file of plain tensors") as refused:
             read(tmp_path, NAMES)
         assert BIN in str(refused.value)
     assert not mark.exists()
@@ -105,7 +105,7 @@ def test_what_is_wrong_is_named(tmp_path: Path) -> None:
         read_tensors(tmp_path, (BIN,))
     for wrong in (b"", b"no such thing"):
         (tmp_path / BIN).write_bytes(wrong)
-        with pytest.raises(InputError, match=r"pytorch_model\.bin can't be read: (?!it holds more)"):
+        with pytest.raises(InputError, match=r"pytorch_model\.bin can't be read"):
             read_tensors(tmp_path, (BIN,))
 
 
