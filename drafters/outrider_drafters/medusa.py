@@ -46,7 +46,7 @@ class MedusaOptions(DrafterOptions):
         default=_DERIVED,
         description="derived from how often heads are right, dynamic (by score), mc_sim_7b_63, or a file of paths of ranks",
     )
-    draft_tokens: int | None = Field(default=None, ge=1, description="longest draft; by default as many as heads")
+    depth: int | None = Field(default=None, ge=1, description="longest draft; by default as many as heads")
     nodes: int | None = Field(
         default=None, ge=1, le=64, description="most nodes; by default 24, or all of a given tree"
     )
@@ -88,11 +88,10 @@ class Medusa(Drafter[MedusaOptions]):
         self._heads = heads.to(self._device, self._dtype)
         self._id_map = id_map
         self._vocab = len(id_map) if id_map is not None else target.vocab_size
-        self._place = {token: at for at, token in enumerate(id_map.tolist())} if id_map is not None else None
         self._choices = self._shape()
         self._depth = self._choices.depth
         if options.tree == _DYNAMIC:  # as deep as there are heads, whatever shape is the best on average
-            self._depth = options.draft_tokens or heads.shape.heads
+            self._depth = options.depth or heads.shape.heads
         self._sharpness = Sharpness()
         self._states: dict[int, _State] = {}
         self._scores: dict[int, torch.Tensor] = {}
@@ -104,11 +103,9 @@ class Medusa(Drafter[MedusaOptions]):
             InputError: the options contradict each other, or the tree does not fit the heads.
         """
         options, heads = self.options, self._heads.shape.heads
-        depth, tree = options.draft_tokens or heads, options.tree
+        depth, tree = options.depth or heads, options.tree
         if depth > heads:
-            raise InputError(
-                f"drafter 'medusa': draft_tokens = {depth}, and there are {heads} heads in {options.heads}"
-            )
+            raise InputError(f"drafter 'medusa': depth = {depth}, and there are {heads} heads in {options.heads}")
         if tree in (_DERIVED, _DYNAMIC):
             chances = accuracies(depth, min(options.branching or 10, self._vocab))
             return Choices.derived(chances, options.nodes or 24)
@@ -118,11 +115,11 @@ class Medusa(Drafter[MedusaOptions]):
             known = ", ".join((_DERIVED, _DYNAMIC, *PRESETS))
             raise InputError(f"drafter 'medusa': tree = '{tree}' is none of {known}, and no file")
         choices = preset(tree) if tree in PRESETS else Choices.read(tree)
-        choices = choices.within(options.draft_tokens or choices.depth, options.nodes or len(choices))
+        choices = choices.within(options.depth or choices.depth, options.nodes or len(choices))
         if choices.depth > heads:
             raise InputError(
                 f"drafter 'medusa': the tree '{tree}' is {choices.depth} deep, and there are {heads} heads in "
-                f"{options.heads}; draft_tokens = {heads} cuts it"
+                f"{options.heads}; depth = {heads} cuts it"
             )
         if choices.ranks > self._vocab:
             raise InputError(
@@ -143,9 +140,7 @@ class Medusa(Drafter[MedusaOptions]):
                 self._states[outcome.row] = _State(features.first + len(features.kept) - 1, last.clone())
             scores = self._scores.pop(outcome.row, None)
             if scores is not None and outcome.tokens:
-                token = outcome.tokens[0] if self._place is None else self._place.get(outcome.tokens[0])
-                if token is not None:
-                    self._sharpness.learn(scores, token)
+                self._sharpness.learn(scores, outcome.tokens[0], self._id_map)
 
     def truncate(self, row: int, length: int) -> None:  # noqa: ARG002
         """Forget the state: the next turn brings one."""

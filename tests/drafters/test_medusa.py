@@ -222,10 +222,10 @@ def _folder() -> str:
     [
         ({}, r"needs heads: medusa\[heads=FOLDER\], trained for this very target"),
         ({"heads": "/nowhere"}, "heads = '/nowhere' is no folder"),
-        ({"draft_tokens": 4}, "draft_tokens = 4, and there are 3 heads"),
+        ({"depth": 4}, "depth = 4, and there are 3 heads"),
         (
             {"tree": "mc_sim_7b_63"},
-            "the tree 'mc_sim_7b_63' is 4 deep, and there are 3 heads .*draft_tokens = 3 cuts it",
+            "the tree 'mc_sim_7b_63' is 4 deep, and there are 3 heads .*depth = 3 cuts it",
         ),
         ({"tree": "mc_sim"}, "tree = 'mc_sim' is none of derived, dynamic, mc_sim_7b_63, and no file"),
         ({"tree": "mc_sim_7b_63", "branching": 3}, "branching belongs to tree = 'derived' and 'dynamic'"),
@@ -334,7 +334,7 @@ SETTINGS: list[dict[str, Any]] = [
 TREES: list[dict[str, Any]] = [
     {},
     {"tree": "dynamic"},
-    {"tree": "mc_sim_7b_63", "draft_tokens": 3},
+    {"tree": "mc_sim_7b_63", "depth": 3},
     {"branching": 1},
     {"nodes": 6, "coupled": False},
 ]
