@@ -10,6 +10,7 @@ import torch
 import transformers
 
 import outrider
+from medusa_layouts import random_heads
 from outrider import DrafterOptions, DraftTree, DraftView, OutcomeBatch, RowDrafter, Target
 from outrider.draft.contract import API
 from outrider.target.tier import PLAIN, Opening
@@ -219,6 +220,7 @@ class Watched(Target):
 OPTIONS: dict[str, Callable[[Target], dict[str, Any]]] = {
     "cascade": lambda target: {"drafters": ["ngram", "lookahead"]},
     "draft-model": lambda target: {"model": _reader(target)},
+    "medusa": lambda target: {"heads": random_heads(target.info.hidden_size, target.info.vocab_size)},
 }
 
 

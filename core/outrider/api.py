@@ -4,6 +4,7 @@ from outrider.decode.explain import Explanation, Parting, explain
 from outrider.decode.row import Step
 from outrider.decode.stats import Stats
 from outrider.draft.batch import PADDING, TreeBatch
+from outrider.draft.choices import Choices
 from outrider.draft.contract import (
     API,
     MAX_NODES,
@@ -19,8 +20,8 @@ from outrider.draft.contract import (
     TokenView,
 )
 from outrider.draft.cost import Costs, StepCost, best_size, typical_cost
-from outrider.draft.drawing import draw_trees
-from outrider.draft.expansion import Expansion, Shape, Sharpness
+from outrider.draft.drawing import draw_choices, draw_trees
+from outrider.draft.expansion import Expansion, Shape, Sharpness, raw_scores
 from outrider.draft.features import Features, Needs, layer_output
 from outrider.draft.guard import Guard
 from outrider.draft.heads import HeadsReport, ReadsHeads
@@ -67,6 +68,7 @@ __all__ = (
     "POINT",
     "ROOT",
     "Branches",
+    "Choices",
     "ConfigError",
     "Costs",
     "Decoder",
@@ -119,6 +121,7 @@ __all__ = (
     "choose",
     "decoder",
     "drafters",
+    "draw_choices",
     "draw_trees",
     "explain",
     "generate",
@@ -130,6 +133,7 @@ __all__ = (
     "load",
     "make_drafter",
     "merge",
+    "raw_scores",
     "registry",
     "session",
     "stream",

@@ -4,7 +4,7 @@ Nothing in a file is executed: pickles are read by torch's restricted loader, wh
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,12 +29,13 @@ def weight_file(folder: Path, names: Sequence[str]) -> Path | None:
     return next((folder / name for name in names if (folder / name).is_file()), None)
 
 
-def read_tensors(folder: Path, names: Sequence[str]) -> dict[str, torch.Tensor]:
-    """Read all tensors of the first of some files that a folder holds.
+def read_tensors(folder: Path, names: Sequence[str], only: Collection[str] | None = None) -> dict[str, torch.Tensor]:
+    """Read the tensors of the first of some files that a folder holds.
 
     Args:
         folder: of the weights.
         names: of files, the preferred first: `.safetensors`, `.safetensors.index.json`, `.bin.index.json`, else a pickle.
+        only: tensors that are wanted, where the others are not; files of an index that hold none of them are not opened.
 
     Returns:
         The tensors by their names, on the CPU, in the dtype of the file.
@@ -44,9 +45,11 @@ def read_tensors(folder: Path, names: Sequence[str]) -> dict[str, torch.Tensor]:
     """
     found: dict[str, torch.Tensor] = {}
     for part, keys in _parts(_weight_file(folder, names)):
-        held = _read(part)
-        _compare(part, held, keys)
-        found |= {key: held[key] for key in (keys or held)}
+        if only is not None and keys and not any(key in only for key in keys):
+            continue
+        held = _read(part, only)
+        _compare(part, held, [key for key in keys if only is None or key in only])
+        found |= {key: held[key] for key in (keys or held) if key in held}
     return found
 
 
@@ -108,12 +111,14 @@ def _compare(file: Path, held: Mapping[str, object], keys: Sequence[str]) -> Non
         raise InputError(f"{file} lacks what its index promises: {', '.join(missing)}")
 
 
-def _read(file: Path) -> dict[str, torch.Tensor]:
+def _read(file: Path, only: Collection[str] | None = None) -> dict[str, torch.Tensor]:
     if file.suffix != ".safetensors":
-        return _unpickle(file, mapped=False)
+        held = _unpickle(file, mapped=False)
+        return {key: one for key, one in held.items() if only is None or key in only}
     try:
         with safe_open(file, framework="pt") as stored:
-            return {key: stored.get_tensor(key) for key in stored.keys()}  # noqa: SIM118
+            keys = [key for key in stored.keys() if only is None or key in only]  # noqa: SIM118
+            return {key: stored.get_tensor(key) for key in keys}
     except (SafetensorError, OSError) as error:
         raise _unreadable(file, error) from error
 

@@ -26,6 +26,7 @@ SHAPES: dict[str, list[dict[str, Any]]] = {
         {"draft_tokens": 2, "branching": 2},
         {"temperature": 0.5},
     ],
+    "medusa": [{"depth": 2, "branching": 1}, {"depth": 2, "nodes": 3}, {"tree": "dynamic", "nodes": 2}],
     "self": [{"draft_tokens": 2}, {"draft_tokens": 2, "branching": 2}],
 }
 CASES = [(record.name, shape) for record in outrider.drafters() for shape in SHAPES.get(record.name, [{}])]

@@ -158,6 +158,7 @@ def test_broken_plugins_become_records_and_the_rest_works(fake: Installed, monke
         "none",
         "ngram",
         "lookahead",
+        "medusa",
         "self",
         "cascade",
         "draft-model",

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import torch
 
 from outrider.draft.batch import TreeBatch
+from outrider.draft.choices import Choices, Ranks
 from outrider.draft.contract import DraftView
 from outrider.draft.expansion import Guess, Law, Shape
 from outrider.draft.laws import DraftLaws
@@ -83,3 +84,40 @@ def draw_trees(
         if any(draft.going for draft in drafts):
             logits = guess(torch.tensor(trunk, device=logits.device)[:, None], None)[:, 0]
     return TreeBatch.pack([draft.tree(id_map) for draft in drafts])
+
+
+def draw_choices(
+    views: Sequence[DraftView], choices: Choices, laws: Sequence[torch.Tensor], id_map: torch.Tensor | None = None
+) -> TreeBatch:
+    """Draw a tree of a fixed shape for every row, from laws that hang on the depth alone: siblings without replacement.
+
+    Args:
+        views: the rows.
+        choices: the shape; of a path only the number of siblings counts, since the first drawn is no better than the last.
+        laws: for every row the laws `[depth, draft vocab]`, float64, each one's sum 1.
+        id_map: as in `DraftLaws`.
+    """
+    return TreeBatch.pack([_draw(view, choices, own, id_map) for view, own in zip(views, laws, strict=True)])
+
+
+def _draw(view: DraftView, choices: Choices, laws: torch.Tensor, id_map: torch.Tensor | None) -> DraftTree:
+    shape = choices.within(view.max_depth, view.max_nodes)
+    below: dict[Ranks, list[Ranks]] = {}
+    for path in sorted(shape.paths):
+        below.setdefault(path[:-1], []).append(path)
+    nodes: dict[Ranks, int] = {(): ROOT}
+    tokens: list[int] = []
+    parents: list[int] = []
+    q_rows: list[int] = []
+    for index, (above, children) in enumerate(below.items(), 1):
+        if above not in nodes:  # its law held fewer tokens
+            continue
+        drawn = view.draw(laws[len(above)], len(children), index)
+        nodes |= {path: at for at, path in enumerate(children[: len(drawn)], len(tokens))}
+        tokens += drawn
+        parents += [nodes[above]] * len(drawn)
+        q_rows += [len(above)] * len(drawn)
+    if not tokens:
+        return DraftTree()
+    tokens = tokens if id_map is None else id_map[tokens].tolist()
+    return DraftTree(tuple(tokens), tuple(parents), tuple(q_rows), DraftLaws(laws, id_map))

@@ -12,7 +12,8 @@ from typing import Final
 
 import torch
 
-from outrider.draft.batch import PADDING, TreeBatch
+from outrider.draft.batch import TreeBatch
+from outrider.draft.budget import within_budget
 from outrider.draft.contract import DraftView
 from outrider.draft.tree import ROOT
 
@@ -20,7 +21,29 @@ Law = Callable[[DraftView, torch.Tensor], torch.Tensor]
 """Makes of a view and logits `[count, draft vocab]` the laws q `[count, draft vocab]`, each row's sum 1."""
 
 Guess = Callable[[torch.Tensor, torch.Tensor | None], torch.Tensor]
-"""Reads tokens `[rows, count]` below `parents` as `Follower.guess` does; returns `[rows, count, draft vocab]` logits."""
+"""Reads tokens `[rows, count]` below `parents` as `Follower.guess` does; returns `[rows, count, draft vocab]` logits, or
+`[rows, 1, draft vocab]` where the same go for all."""
+
+
+def raw_scores(
+    view: DraftView, law: torch.Tensor, depth: int, id_map: torch.Tensor | None, *, coupled: bool
+) -> tuple[torch.Tensor, bool]:
+    """Return what tokens of a depth are chosen by, and whether that holds the target's noise.
+
+    Args:
+        view: the row.
+        law: `[count, draft vocab]` float64.
+        depth: of the nodes that are chosen, 1 for the root's children.
+        id_map: as in `Expansion`.
+        coupled: whether the noise is used where it is offered.
+
+    Returns:
+        `[count, draft vocab]` float64, log q + noise, or log q.
+    """
+    scores = law.log()
+    ids = torch.arange(scores.shape[-1], device=scores.device) if id_map is None else id_map
+    noise = view.noise(depth, ids) if coupled else None
+    return (scores, False) if noise is None else (scores + noise, True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +160,9 @@ class Expansion:
                 fed=torch.arange(fed, fed + count, device=device).expand(rows, -1),
             )
             made, fed = made + levels[-1][0].shape[1], fed + count
-        return self._kept(*(torch.cat(parts, 1) for parts in zip(*levels, strict=True)))
+        tokens, parents, scores = (torch.cat(parts, 1) for parts in zip(*levels, strict=True))
+        rooms = [min(shape.nodes, view.max_nodes) for view in self._views]
+        return within_budget(tokens, parents, scores, rooms, self._id_map, coupled=self.first is not None)
 
     def _children(self, level: int, front: "_Front") -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Return tokens and cumulative scores `[rows, front, branching]`, and the front's cumulative chances."""
@@ -146,13 +171,10 @@ class Expansion:
         for view, logits in zip(self._views, front.logits, strict=True):
             law = self._law(view, logits).double()
             surest.append(law.amax(-1))
-            scores = law.log()
-            ids = torch.arange(scores.shape[-1], device=scores.device) if self._id_map is None else self._id_map
-            noise = view.noise(level, ids) if self._shape.coupled else None
-            raw = scores if noise is None else scores + noise
-            noisy += [] if noise is None else [raw[0]]
+            raw, drawn = raw_scores(view, law, level, self._id_map, coupled=self._shape.coupled)
+            noisy += [raw[0]] if drawn else []
             values, tokens = raw.topk(min(self._shape.branching, raw.shape[-1]))
-            if noise is not None:
+            if drawn:
                 sharp = self._sharpness.factor(raw) * raw
                 values = self._sharpness.factor(raw) * values - sharp.logsumexp(-1, keepdim=True)
             chosen.append((tokens, values))
@@ -164,26 +186,8 @@ class Expansion:
             unsure = chances < torch.tensor(self._shape.confidence, device=chances.device).log()
             values = values.masked_fill(unsure[..., None], -torch.inf)
         shallow = torch.tensor([level <= view.max_depth for view in self._views], device=values.device)
-        values = values.masked_fill(~shallow[:, None, None], -torch.inf)
-        return tokens, front.scores[..., None] + values, chances
-
-    def _kept(self, tokens: torch.Tensor, parents: torch.Tensor, scores: torch.Tensor) -> TreeBatch:
-        """Keep the best nodes under the budget, in the order in which they were made."""
-        rows, made = tokens.shape
-        room = torch.tensor([min(self._shape.nodes, view.max_nodes) for view in self._views], device=tokens.device)
-        # Stable, so that of equal scores the shallower stays: a child's is never above its parent's.
-        order = scores.sort(dim=1, descending=True, stable=True).indices
-        rank = torch.empty_like(order).scatter_(1, order, torch.arange(made, device=order.device).expand(rows, -1))
-        stays = (rank < room[:, None]) & (scores > -torch.inf)
-        place = stays.cumsum(1) - 1
-        width = min(made, max(min(self._shape.nodes, view.max_nodes) for view in self._views))
-        target = torch.where(stays, place, width)  # what goes lands in a column that is cut off
-        above = torch.where(parents == ROOT, ROOT, place.gather(1, parents.clamp(min=0)))
-        if self._id_map is not None:
-            tokens = self._id_map[tokens]
-        packed = torch.zeros(rows, width + 1, dtype=torch.long, device=tokens.device).scatter_(1, target, tokens)
-        hung = torch.full_like(packed, PADDING).scatter_(1, target, above)
-        return TreeBatch(packed[:, :width], hung[:, :width], coupled=self.first is not None)
+        scores = front.scores[..., None] + values.masked_fill(~shallow[:, None, None], -torch.inf)
+        return tokens.expand(scores.shape), scores, chances
 
 
 @dataclass(frozen=True, slots=True)

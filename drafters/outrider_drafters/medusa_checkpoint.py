@@ -1,0 +1,259 @@
+"""Reading Medusa's heads from the layouts in which they are published.
+
+| layout | names |
+|---|---|
+| FasterDecoding, v0.1 `.pt` and safetensors | `{k}.{i}.linear.weight`, `.bias`, `{k}.{L}.weight` |
+| "version 2" | the same without output layers: the target's own rows serve |
+| Medusa-2, in the target's own files | the same behind `medusa_head.` |
+| vLLM | `blocks.{k}.layers.{i}.weight`, `lm_heads.{k}.weight`, or one `lm_heads.0.weight` for all |
+
+Any of them may hold a `token_map`, the target's ids of a smaller vocabulary. Numbers and widths come from the tensors.
+"""
+
+import re
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+
+from outrider import InputError, TargetInfo
+from outrider_drafters.medusa_heads import Heads, HeadsShape
+from outrider_drafters.tensors import StoredTensor, list_tensors, read_json, read_tensors, weight_file
+
+FILES: Final = (
+    "medusa_lm_head.safetensors",
+    "medusa_lm_head.pt",
+    "model.safetensors.index.json",
+    "model.safetensors",
+    "pytorch_model.bin.index.json",
+    "pytorch_model.bin",
+)
+_MAP: Final = "token_map"
+_IN_TARGET: Final = "medusa_head."
+_IN_VLLM: Final = "medusa_heads."
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """How tensors are named.
+
+    Args:
+        block: names of blocks: head, block, kind.
+        output: names of output layers: the head first.
+        names: writes a block's name.
+        output_names: writes an output layer's name, of a head and the number of its blocks.
+    """
+
+    block: re.Pattern[str]
+    output: re.Pattern[str]
+    names: str
+    output_names: str
+
+
+_FASTER: Final = _Layout(
+    re.compile(r"(\d+)\.(\d+)\.linear\.(weight|bias)"),
+    re.compile(r"(\d+)\.\d+\.weight"),
+    "{head}.{layer}.linear.{kind}",
+    "{head}.{layers}.weight",
+)
+_VLLM: Final = _Layout(
+    re.compile(r"blocks\.(\d+)\.layers\.(\d+)\.(weight|bias)"),
+    re.compile(r"lm_heads\.(\d+)\.weight"),
+    "blocks.{head}.layers.{layer}.{kind}",
+    "lm_heads.{head}.weight",
+)
+
+
+def read_heads(folder: str | Path, target: TargetInfo) -> tuple[Heads, torch.Tensor | None]:
+    """Read the heads in a folder, strictly: every tensor has its place, and every place its tensor.
+
+    Returns:
+        The heads, on the CPU in the files' dtype, and the map `[draft vocab]` of their ids to the target's, or None.
+
+    Raises:
+        InputError: the folder holds no heads, other heads than the target's, or something besides.
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise InputError(f"drafter 'medusa': heads = '{folder}' is no folder")
+    found = Found.of(folder)
+    found.check_names()
+    shape = found.shape(target)
+    output = None
+    tensors = read_tensors(folder, FILES, set(found.stored.values()))
+    id_map = _checked_map(tensors.pop(found.stored.get(_MAP, ""), None), found, target)
+    if not shape.outputs:
+        if target.parts is None:
+            raise InputError(f"drafter 'medusa': the heads in {folder} need the target's own output rows")
+        output = target.parts.head if id_map is None else target.parts.head.narrow(id_map)
+    with torch.device("meta"):
+        heads = Heads(shape, output)
+    weights = {own: tensors[found.stored[name]] for name, own in found.renamed(shape)}
+    heads.load_state_dict(weights, strict=True, assign=True)
+    return heads.requires_grad_(False).eval(), id_map
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a folder says of its heads before their values are read.
+
+    Args:
+        folder: which.
+        layout: how they are named.
+        tensors: shapes by name, prefixes left out.
+        stored: the names in the files.
+        config: of the heads, or of the model that they are in.
+    """
+
+    folder: Path
+    layout: _Layout
+    tensors: Mapping[str, StoredTensor]
+    stored: Mapping[str, str]
+    config: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, folder: Path) -> "Found":
+        """Look into a folder."""
+        listed = list_tensors(folder, FILES)
+        inside = any(name.startswith(_IN_TARGET) for name in listed)
+        prefix = _IN_TARGET if inside else _IN_VLLM
+        stored = {name.removeprefix(prefix): name for name in listed if name.startswith(prefix) or not inside}
+        layout = _VLLM if any(name.startswith(("blocks.", "lm_heads.")) for name in stored) else _FASTER
+        config = read_json(folder / "config.json") if (folder / "config.json").is_file() else {}
+        found = cls(folder, layout, {name: listed[stored[name]] for name in stored}, stored, config)
+        if not found.heads:
+            first = ", ".join(sorted(listed)[:3])
+            raise InputError(f"{found.file} holds no Medusa heads; its tensors begin with {first}")
+        return found
+
+    @property
+    def file(self) -> Path:
+        """Return the file that names what there is."""
+        return weight_file(self.folder, FILES) or self.folder
+
+    @property
+    def heads(self) -> int:
+        """Return how many heads there are."""
+        return 1 + max(self._numbers(1, self.layout.block, self.layout.output), default=-1)
+
+    @property
+    def layers(self) -> int:
+        """Return how many blocks a head has."""
+        return 1 + max(self._numbers(2, self.layout.block), default=-1)
+
+    @property
+    def bias(self) -> bool:
+        """Say whether blocks have biases; in the first layout all do."""
+        named = (self.layout.block.fullmatch(name) for name in self.tensors)
+        return self.layout is _FASTER or any(match is not None and match[3] == "bias" for match in named)
+
+    @property
+    def outputs(self) -> int:
+        """Return how many output layers there are to be."""
+        own = self._numbers(1, self.layout.output)
+        shared = self.layout is _VLLM and own == {0} and self.config.get("original_lm_head") is True
+        return 1 if shared else self.heads if own else 0
+
+    def check_names(self) -> None:
+        """Check that nothing is missing and nothing is left over, and that the config says the same.
+
+        Raises:
+            InputError: it is not so.
+        """
+        expected = {name for name, _ in self.renamed(self._counts(0, 0))} | ({_MAP} & self.tensors.keys())
+        missing, more = expected - self.tensors.keys(), self.tensors.keys() - expected
+        if missing or more:
+            parts = [f"missing {_names(missing)}"] * bool(missing) + [f"unexpected {_names(more)}"] * bool(more)
+            what = f"{self.heads} heads of {self.layers} blocks"
+            raise InputError(f"{self.file} does not hold {what}: {', '.join(parts)}")
+        for key, found in self._facts():
+            said = self.config.get(key)
+            if said is None or said == found or (key == "version" and str(said) == found):
+                continue
+            text = f"{self.folder / 'config.json'} says {key} = {said!r}, and the tensors say {found!r}"
+            if key in ("medusa_num_heads", "num_heads") and type(said) is int and said < self.heads:
+                warnings.warn(f"{text}, which counts", stacklevel=2)  # published configs are wrong here
+            else:
+                raise InputError(text)
+
+    def shape(self, target: TargetInfo) -> HeadsShape:
+        """Check all tensors' shapes against the target, and return what the heads are made of.
+
+        Raises:
+            InputError: a tensor is of another shape, or the vocabulary another.
+        """
+        width, whole, vocab = target.hidden_size, target.vocab_size, target.vocab_size
+        listed = self.tensors.get(_MAP)
+        if listed is not None:
+            if len(listed.shape) != 1:
+                raise InputError(f"{listed.file}: '{_MAP}' has shape {list(listed.shape)}, and is a list of ids")
+            vocab = listed.shape[0]
+        for name, stored in self.tensors.items():
+            block = self.layout.block.fullmatch(name)
+            if name == _MAP:
+                continue
+            wanted = (vocab, width) if block is None else (width,) if block[3] == "bias" else (width, width)
+            if stored.shape == wanted:
+                continue
+            text = f"{stored.file}: '{self.stored[name]}' has shape {list(stored.shape)}, and must have {list(wanted)}"
+            if block is None and listed is None and stored.shape[1:] == (width,) and stored.shape[0] < whole:
+                raise InputError(f"{text}; a smaller vocabulary needs a '{_MAP}'")
+            raise InputError(f"{text}: the target's hidden width is {width}, its vocabulary {whole}")
+        return self._counts(width, vocab)
+
+    def renamed(self, shape: HeadsShape) -> Iterator[tuple[str, str]]:
+        """Yield every tensor's name here and in `Heads`."""
+        kinds = ("weight", "bias") if shape.bias else ("weight",)
+        for head in range(shape.heads):
+            for layer in range(shape.layers):
+                for kind in kinds:
+                    name = self.layout.names.format(head=head, layer=layer, kind=kind)
+                    yield name, _VLLM.names.format(head=head, layer=layer, kind=kind)
+        for head in range(shape.outputs):
+            yield self.layout.output_names.format(head=head, layers=shape.layers), f"lm_heads.{head}.weight"
+
+    def _counts(self, width: int, vocab: int) -> HeadsShape:
+        return HeadsShape(self.heads, self.layers, width, self.bias, self.outputs, vocab)
+
+    def _facts(self) -> Iterator[tuple[str, Any]]:
+        """Yield what a config may say of the heads, and what the tensors say."""
+        yield "medusa_num_heads", self.heads
+        yield "medusa_num_layers", self.layers
+        own = next((one for name, one in self.tensors.items() if self.layout.output.fullmatch(name)), None)
+        rows = self.tensors.get(_MAP, own)
+        if self.layout is _FASTER:
+            yield "version", "2" if own is None else "1"
+            return
+        yield "num_heads", self.heads
+        yield "num_hidden_layers", self.layers
+        yield "medusa_fc_bias", self.bias
+        if own is None or self.heads > 1:  # of a single head's output layer both are true
+            yield "original_lm_head", own is None or self.outputs < self.heads
+        if rows is not None:
+            yield "truncated_vocab_size", rows.shape[0]
+
+    def _numbers(self, group: int, *patterns: re.Pattern[str]) -> set[int]:
+        matches = (pattern.fullmatch(name) for name in self.tensors for pattern in patterns)
+        return {int(match[group]) for match in matches if match is not None}
+
+
+def _checked_map(found: torch.Tensor | None, where: Found, target: TargetInfo) -> torch.Tensor | None:
+    if found is None:
+        return None
+    what = f"{where.file}: '{_MAP}'"
+    if found.is_floating_point() or found.dtype == torch.bool:
+        raise InputError(f"{what} is {found.dtype}, and holds ids")
+    ids = found.long()
+    if not len(ids) or int(ids.min()) < 0 or int(ids.max()) >= target.vocab_size:
+        raise InputError(f"{what} holds ids that are not among the target's {target.vocab_size}")
+    if len(set(ids.tolist())) < len(ids):
+        raise InputError(f"{what} holds an id twice")
+    return ids
+
+
+def _names(names: Iterable[str]) -> str:
+    listed = sorted(names)
+    return ", ".join(listed[:8]) + (f" and {len(listed) - 8} more" if len(listed) > 8 else "")
