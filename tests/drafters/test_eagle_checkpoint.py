@@ -291,7 +291,7 @@ def test_a_head_of_another_width_than_its_target_brings_embeddings(tmp_path: Pat
         (eagle3(), {"eagle_aux_hidden_state_layer_ids": [1, "2"]}, "must be a list of whole numbers"),
         (eagle3(), {"rope_scaling": {"type": "linear", "faktor": 2}}, "unknown key rope_scaling.faktor"),
         (eagle3(), {"rope_scaling": {"type": "lineal", "factor": 2.0}}, "its rotary embedding .* can't be made"),
-        (eagle3(), {"attention_bias": True}, "lacks midlayer.self_attn.q_proj.bias"),
+        (eagle3(), {"attention_bias": True}, "lacks midlayer.self_attn.k_proj.bias, midlayer"),
         (eagle3(), {"norm_before_fc": True}, "lacks input_norm.weight"),
         (eagle3(), {"norm_before_fc": True, "fc_norm": True}, "exclude each other"),
         (eagle1(bias=True), {"bias": False}, "has unexpected fc.bias"),
