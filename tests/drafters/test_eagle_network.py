@@ -184,7 +184,8 @@ def test_a_head_turns_as_its_file_says(tmp_path: Path, kind: str, new: bool, met
     old, parameters = SPELT[kind]
     files = eagle1() if method == "eagle" else eagle3()
     files.config |= {"rope_parameters": parameters} if new else old
-    _, network = read_eagle(files.write(tmp_path), TARGET)
+    config, network = read_eagle(files.write(tmp_path), TARGET)
+    assert config.max_positions == (64 if kind == "longrope" else LLAMA["max_position_embeddings"])
     shape = {name: LLAMA[name] for name in ("hidden_size", "num_attention_heads", "max_position_embeddings")}
     expected = LlamaRotaryEmbedding(transformers.LlamaConfig(**shape, rope_parameters=dict(parameters)))
     # Far enough that a wrong frequency shows, and short of where some kinds change them.
