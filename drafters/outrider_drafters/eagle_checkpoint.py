@@ -70,7 +70,9 @@ def check_source(source: Source) -> EagleConfig:
     ]
     unexpected = [source.names[name] for name in stored if name not in expected]
     faults = [
-        f"{what} {', '.join(names)}" for what, names in (("lacks", missing), ("has unexpected", unexpected)) if names
+        f"{what} {', '.join(sorted(names))}"
+        for what, names in (("lacks", missing), ("has unexpected", unexpected))
+        if names
     ]
     if faults:
         raise InputError(

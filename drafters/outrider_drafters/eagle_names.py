@@ -1,6 +1,6 @@
 """The tensors of EAGLE heads: how the layouts name them, and which a head of some config has."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from outrider_drafters.eagle_config import EagleConfig, Layout
@@ -26,10 +26,12 @@ def canonical(name: str, layout: Layout) -> str:
     return name
 
 
-def spelt(name: str, layout: Layout, names: Iterable[str]) -> str:
+def spelt(name: str, layout: Layout, names: Collection[str]) -> str:
     """Return how a file whose tensors have these names would call a tensor of the network."""
     for first, meant in RENAMED[layout]:
-        if meant and name.startswith(meant) and any(one.startswith(first) for one in names):
+        # Only the model's own parts lie below what has no name in the network.
+        inside = name.startswith(meant or ("layers.", "embed_tokens."))
+        if inside and any(one.startswith(first) for one in names):
             return first + name.removeprefix(meant)
     return name
 

@@ -13,6 +13,7 @@ from outrider_drafters.eagle_keys import Keys
 from outrider_drafters.eagle_rope import check_rope, read_rope
 from outrider_drafters.eagle_source import SPECULATORS, Source
 
+_ORIGINAL: Final = "original_max_position_embeddings"
 _KINDS: Final = ("llama", "qwen2", "qwen3", "mistral")
 
 
@@ -58,7 +59,8 @@ def read_config(source: Source) -> EagleConfig:
         vocab_size=vocab,
         draft_vocab_size=_draft_vocab(source) or vocab,
         rope=rope,
-        max_positions=positions,
+        # Longer texts would turn by other frequencies (`eagle_rope.Rotary`).
+        max_positions=min(positions, int(rope[_ORIGINAL])) if rope["rope_type"] == "longrope" else positions,
         features=_features(source, wide, ids) if method == "eagle3" else 1,
         layer_ids=ids,
         qk_norm=kind == "qwen3",

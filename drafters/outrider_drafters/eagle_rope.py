@@ -69,7 +69,8 @@ def frequencies_of(rope: Mapping[str, Any], size: int, heads: int, positions: in
     config = LlamaConfig(**shape, max_position_embeddings=positions, rope_parameters=dict(rope))
     with torch.device("cpu"):  # wherever the network is being made
         made = LlamaRotaryEmbedding(config)
-    found: torch.Tensor = made.inv_freq
+    # Detached it is no buffer any more, which a module would take over.
+    found: torch.Tensor = made.inv_freq.detach()
     return found.float(), float(made.attention_scaling)
 
 

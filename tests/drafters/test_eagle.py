@@ -85,7 +85,15 @@ def test_drawn_drafts_declare_their_laws(method: str, rule: str, folder: Path) -
     options = {"heads": fitted(method, folder), "branching": 2, "depth": 3}
     runs = [
         outrider.generate(
-            served(), PROMPTS[0], method, options, adaptive=False, temperature=0.02, seed=2, rule=rule, max_new_tokens=40
+            served(),
+            PROMPTS[0],
+            method,
+            options,
+            adaptive=False,
+            temperature=0.02,
+            seed=2,
+            rule=rule,
+            max_new_tokens=40,
         )
         for _ in range(2)
     ]

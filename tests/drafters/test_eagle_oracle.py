@@ -57,7 +57,8 @@ class Unrolled:
         groups = query.shape[1] // keys.shape[1]
         keys, values = (one.repeat_interleave(groups, dim=1) for one in (keys, values))
         scores = query @ keys.transpose(2, 3) * query.shape[-1] ** -0.5
-        return scores.masked_fill(~mask, -torch.inf).softmax(-1) @ values
+        found: torch.Tensor = scores.masked_fill(~mask, -torch.inf).softmax(-1) @ values
+        return found
 
 
 @torch.no_grad()

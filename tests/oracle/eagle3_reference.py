@@ -79,9 +79,10 @@ def cases() -> dict[str, tuple[dict[str, Any], dict[str, Any]]]:
     return found
 
 
-def precise(self: Any, states: torch.Tensor) -> torch.Tensor:
+def precise(self: Any, states: torch.Tensor) -> Any:
     """The norm in float64."""
-    return self.weight * (states * torch.rsqrt(states.square().mean(-1, keepdim=True) + self.variance_epsilon))
+    found: torch.Tensor = states * torch.rsqrt(states.square().mean(-1, keepdim=True) + self.variance_epsilon)
+    return found * self.weight
 
 
 def model_of(head: dict[str, Any], layers: dict[str, Any]) -> Any:
@@ -123,8 +124,9 @@ def logits_of(model: Any, features: torch.Tensor, ids: torch.Tensor) -> torch.Te
 
 def make() -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
     """Weights, inputs and logits of all cases; and each case's config file, with its tensors' names."""
-    LlamaRMSNorm.forward = precise  # type: ignore[method-assign]
-    Qwen3RMSNorm.forward = precise  # type: ignore[method-assign]
+    norms: list[Any] = [LlamaRMSNorm, Qwen3RMSNorm]
+    for norm in norms:
+        norm.forward = precise
     draw = torch.Generator().manual_seed(7)
     tensors = {"ids": torch.randint(0, VOCAB, (TOKENS,), generator=draw)}
     tensors |= {f"features.{n}": torch.randn(1, TOKENS, n * SIZE, generator=draw, dtype=torch.float64) for n in (3, 4)}

@@ -1,17 +1,15 @@
 """Which drafter answers for a folder of heads, and what becomes of those that fail at it."""
 
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from outrider import DrafterError, DrafterOptions, HeadsReport, InputError, RowDrafter, TargetInfo, inspect_heads
 from outrider.draft.contract import API
-from outrider.plugins.loader import LoadedPlugin, PluginRecord
-from outrider.plugins.registry import Registry
 from outrider.target.load import outline
 from outrider.target.model import describe
+from registries import registry_of
 from support import lively, tiny_model
 
 REPORT = HeadsReport("one", "its own", "2 heads", 32, 64, None, (2,), None)
@@ -30,17 +28,6 @@ def _drafter(name: str, answer: Any) -> type[RowDrafter[DrafterOptions]]:
         kind.inspect_heads = classmethod(inspect)
     found: type[RowDrafter[DrafterOptions]] = kind
     return found
-
-
-def registry_of(*drafters: type[RowDrafter[DrafterOptions]]) -> Registry:
-    """A registry of these drafters alone, without an installed package."""
-
-    def register_drafters(register: Any) -> None:
-        for drafter in drafters:
-            register(drafter)
-
-    record = PluginRecord("test", "test", "1", "test", "loaded")
-    return Registry([LoadedPlugin(record, (SimpleNamespace(function=register_drafters, argnames=("register",)),))])
 
 
 @pytest.mark.parametrize(
