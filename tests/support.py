@@ -10,6 +10,7 @@ import torch
 import transformers
 
 import outrider
+from eagle_layouts import random_eagle
 from medusa_layouts import random_heads
 from outrider import DrafterOptions, DraftTree, DraftView, OutcomeBatch, RowDrafter, Target
 from outrider.draft.contract import API
@@ -220,6 +221,8 @@ class Watched(Target):
 OPTIONS: dict[str, Callable[[Target], dict[str, Any]]] = {
     "cascade": lambda target: {"drafters": ["ngram", "lookahead"]},
     "draft-model": lambda target: {"model": _reader(target)},
+    "eagle": lambda target: {"heads": random_eagle(target.info, "eagle")},
+    "eagle3": lambda target: {"heads": random_eagle(target.info, "eagle3")},
     "medusa": lambda target: {"heads": random_heads(target.info.hidden_size, target.info.vocab_size)},
 }
 
@@ -237,7 +240,9 @@ def word_of(name: str, target: Target) -> Any:
 
 # A state that can't be taken back is none that a drafter of the target's own layers could use.
 REFUSES: dict[str, Callable[[Target], bool]] = {
-    "self": lambda target: target.tier.name == "replay" or target.model.config.is_encoder_decoder
+    "self": lambda target: target.tier.name == "replay" or target.model.config.is_encoder_decoder,
+    "eagle": lambda target: target.model.config.is_encoder_decoder,
+    "eagle3": lambda target: target.model.config.is_encoder_decoder,
 }
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import torch
 
-from outrider import InputError, PositionTable, RowCache, TargetInfo
+from outrider import InputError, ModelError, PositionTable, RowCache, TargetInfo
 from outrider_drafters.eagle_checkpoint import read_eagle
 from outrider_drafters.eagle_config import EagleConfig, Method
 from outrider_drafters.eagle_network import EagleNetwork
@@ -78,5 +78,8 @@ def load_layer(method: Method, target: TargetInfo, options: Any) -> EagleLayer:
             )
         network = network.to(device=options.device, dtype=dtype)
     layer = EagleLayer(target, config, network)
-    _ = layer.logits(torch.zeros(1, 1, config.hidden_size, device=layer.device, dtype=network.fc.weight.dtype))
+    try:  # where the head uses the target's embeddings or its head, they must be usable
+        layer.logits(layer.embed(torch.zeros(1, 1, dtype=torch.long, device=layer.device)))
+    except ModelError as error:
+        raise InputError(f"drafter '{method}': {error}") from error
     return layer

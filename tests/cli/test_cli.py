@@ -128,7 +128,8 @@ def test_flags_go_over_the_config_file(run: Run, model_folder: Path, tmp_path: P
 BAD: list[tuple[list[str], str]] = [
     (
         ["-d", "ngrm"],
-        "unknown drafter 'ngrm'. Did you mean 'ngram'? Drafters: cascade, draft-model, lookahead, medusa, ngram, none, self.",
+        "unknown drafter 'ngrm'. Did you mean 'ngram'? Drafters: cascade, draft-model, eagle, eagle3, lookahead, medusa, "
+        "ngram, none, self.",
     ),
     (
         ["-d", "ngram", "-o", "max_m=3"],

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import outrider
-from heads import eagle, eagle3, random_eagle, write
+from eagle_layouts import eagle, eagle3, random_eagle, write
 from outrider import DraftBatch, DraftTree, DraftView, Target, TokenView, TreeBatch
 from outrider_drafters.eagle import Eagle, Eagle3, EagleOptions
 from outrider_drafters.eagle_checkpoint import read_eagle

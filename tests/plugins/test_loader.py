@@ -158,6 +158,8 @@ def test_broken_plugins_become_records_and_the_rest_works(fake: Installed, monke
         "none",
         "ngram",
         "lookahead",
+        "eagle",
+        "eagle3",
         "medusa",
         "self",
         "cascade",
