@@ -68,6 +68,21 @@ def test_logits_and_texts_are_those_of_the_formula(layout: str, tmp_path: Path) 
     assert result.stats.num_draft_tokens > 100
 
 
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_an_inspection_says_what_is_there_and_whether_it_fits(layout: str, tmp_path: Path) -> None:
+    weights, writer = LAYOUTS[layout]
+    found = outrider.inspect_heads(writer(tmp_path, weights), replace(tiny_target().info, parts=None))
+    assert (found.drafter, found.hidden_size, found.features, found.misfit) == ("medusa", 32, (2,), None)
+    assert found.parts == f"{len(weights.blocks)} heads"
+    assert found.details["output"] == {0: "the target's own", 1: "one for all"}.get(len(weights.outputs), "one a head")
+    drafted = None if not weights.outputs else 64
+    assert found.draft_vocab_size == (drafted if weights.token_map is None else 8)
+    wider = replace(tiny_target().info, hidden_size=48, parts=None)
+    misfit = outrider.inspect_heads(tmp_path, wider).misfit
+    assert misfit is not None
+    assert "the target's hidden width is 48" in misfit
+
+
 def test_a_published_config_that_counts_too_few_heads_is_told(tmp_path: Path) -> None:
     folder = write(tmp_path, FILE, faster_names(random_weights(5)), medusa_num_heads=2)
     with pytest.warns(UserWarning, match=r"config.json says medusa_num_heads = 2, and the tensors say 5, which counts"):
