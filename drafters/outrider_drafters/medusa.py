@@ -19,6 +19,7 @@ from outrider import (
     DraftTree,
     DraftView,
     Expansion,
+    HeadsReport,
     InputError,
     ModelError,
     Needs,
@@ -32,6 +33,7 @@ from outrider import (
     raw_scores,
 )
 from outrider_drafters.medusa_checkpoint import read_heads
+from outrider_drafters.medusa_report import inspect_medusa
 from outrider_drafters.medusa_trees import PRESETS, accuracies, preset
 
 _DERIVED: Final = "derived"
@@ -95,6 +97,11 @@ class Medusa(Drafter[MedusaOptions]):
         self._sharpness = Sharpness()
         self._states: dict[int, _State] = {}
         self._scores: dict[int, torch.Tensor] = {}
+
+    @classmethod
+    def inspect_heads(cls, folder: Path, target: TargetInfo | None) -> HeadsReport | None:
+        """Report on a folder of heads; see `outrider.ReadsHeads`."""
+        return inspect_medusa(folder, target)
 
     def _shape(self) -> Choices:
         """Return the fixed tree; a dynamic one has its depth, and its shape where the rule wants drawn drafts.

@@ -80,11 +80,14 @@ def read_heads(folder: str | Path, target: TargetInfo) -> tuple[Heads, torch.Ten
     if not folder.is_dir():
         raise InputError(f"drafter 'medusa': heads = '{folder}' is no folder")
     found = Found.of(folder)
+    if found is None:
+        first = ", ".join(sorted(list_tensors(folder, FILES))[:3])
+        raise InputError(f"{weight_file(folder, FILES)} holds no Medusa heads; its tensors begin with {first}")
     found.check_names()
-    shape = found.shape(target)
+    shape = found.shape(target.hidden_size, target.vocab_size)
     output = None
-    tensors = read_tensors(folder, FILES, set(found.stored.values()))
-    id_map = _checked_map(tensors.pop(found.stored.get(_MAP, ""), None), found, target)
+    tensors = read_tensors(folder, FILES, set(found.stored.values()) - {found.stored.get(_MAP)})
+    id_map = found.token_map(target.vocab_size)
     if not shape.outputs:
         if target.parts is None:
             raise InputError(f"drafter 'medusa': the heads in {folder} need the target's own output rows")
@@ -115,8 +118,8 @@ class Found:
     config: Mapping[str, Any]
 
     @classmethod
-    def of(cls, folder: Path) -> "Found":
-        """Look into a folder."""
+    def of(cls, folder: Path) -> "Found | None":
+        """Look into a folder; None where it holds no heads of this kind."""
         listed = list_tensors(folder, FILES)
         inside = any(name.startswith(_IN_TARGET) for name in listed)
         prefix = _IN_TARGET if inside else _IN_VLLM
@@ -124,15 +127,31 @@ class Found:
         layout = _VLLM if any(name.startswith(("blocks.", "lm_heads.")) for name in stored) else _FASTER
         config = read_json(folder / "config.json") if (folder / "config.json").is_file() else {}
         found = cls(folder, layout, {name: listed[stored[name]] for name in stored}, stored, config)
-        if not found.heads:
-            first = ", ".join(sorted(listed)[:3])
-            raise InputError(f"{found.file} holds no Medusa heads; its tensors begin with {first}")
-        return found
+        return found if found.heads else None
 
     @property
     def file(self) -> Path:
         """Return the file that names what there is."""
         return weight_file(self.folder, FILES) or self.folder
+
+    @property
+    def name(self) -> str:
+        """Return whose layout it is."""
+        if self.layout is _VLLM:
+            return "vLLM"
+        if any(name.startswith(_IN_TARGET) for name in self.stored.values()):
+            return "Medusa-2, in the target's files"
+        return "FasterDecoding" if self.outputs else "FasterDecoding, version 2"
+
+    @property
+    def widths(self) -> tuple[int, int | None, int | None]:
+        """Return the hidden width, the target's vocabulary and the draft's, as far as shapes and config tell them."""
+        own = next((one.shape for name, one in self.tensors.items() if self.layout.output.fullmatch(name)), None)
+        block = next((one.shape for name, one in self.tensors.items() if self.layout.block.fullmatch(name)), own)
+        mapped, said = self.tensors.get(_MAP), self.config.get("vocab_size")
+        draft = mapped.shape[0] if mapped is not None else own[0] if own else None
+        whole = said if type(said) is int else None if mapped is not None else draft
+        return (block or (0,))[-1], whole, draft
 
     @property
     def heads(self) -> int:
@@ -179,14 +198,17 @@ class Found:
             else:
                 raise InputError(text)
 
-    def shape(self, target: TargetInfo) -> HeadsShape:
-        """Check all tensors' shapes against the target, and return what the heads are made of.
+    def shape(self, width: int, whole: int) -> HeadsShape:
+        """Check all tensors' shapes, and return what the heads are made of.
+
+        Args:
+            width: of the target's hidden states.
+            whole: the target's vocabulary.
 
         Raises:
             InputError: a tensor is of another shape, or the vocabulary another.
         """
-        width, whole, vocab = target.hidden_size, target.vocab_size, target.vocab_size
-        listed = self.tensors.get(_MAP)
+        vocab, listed = whole, self.tensors.get(_MAP)
         if listed is not None:
             if len(listed.shape) != 1:
                 raise InputError(f"{listed.file}: '{_MAP}' has shape {list(listed.shape)}, and is a list of ids")
@@ -203,6 +225,25 @@ class Found:
                 raise InputError(f"{text}; a smaller vocabulary needs a '{_MAP}'")
             raise InputError(f"{text}: the target's hidden width is {width}, its vocabulary {whole}")
         return self._counts(width, vocab)
+
+    def token_map(self, whole: int) -> torch.Tensor | None:
+        """Read the map `[draft vocab]` of draft ids to the target's, of which there are `whole`; None where there is none.
+
+        Raises:
+            InputError: it holds no ids, ids beyond the target's, or one twice.
+        """
+        if _MAP not in self.tensors:
+            return None
+        name = self.stored[_MAP]
+        found, what = read_tensors(self.folder, FILES, {name})[name], f"{self.tensors[_MAP].file}: '{_MAP}'"
+        if found.is_floating_point() or found.dtype == torch.bool:
+            raise InputError(f"{what} is {found.dtype}, and holds ids")
+        ids = found.long()
+        if not len(ids) or int(ids.min()) < 0 or int(ids.max()) >= whole:
+            raise InputError(f"{what} holds ids that are not among the target's {whole}")
+        if len(set(ids.tolist())) < len(ids):
+            raise InputError(f"{what} holds an id twice")
+        return ids
 
     def renamed(self, shape: HeadsShape) -> Iterator[tuple[str, str]]:
         """Yield every tensor's name here and in `Heads`."""
@@ -238,20 +279,6 @@ class Found:
     def _numbers(self, group: int, *patterns: re.Pattern[str]) -> set[int]:
         matches = (pattern.fullmatch(name) for name in self.tensors for pattern in patterns)
         return {int(match[group]) for match in matches if match is not None}
-
-
-def _checked_map(found: torch.Tensor | None, where: Found, target: TargetInfo) -> torch.Tensor | None:
-    if found is None:
-        return None
-    what = f"{where.file}: '{_MAP}'"
-    if found.is_floating_point() or found.dtype == torch.bool:
-        raise InputError(f"{what} is {found.dtype}, and holds ids")
-    ids = found.long()
-    if not len(ids) or int(ids.min()) < 0 or int(ids.max()) >= target.vocab_size:
-        raise InputError(f"{what} holds ids that are not among the target's {target.vocab_size}")
-    if len(set(ids.tolist())) < len(ids):
-        raise InputError(f"{what} holds an id twice")
-    return ids
 
 
 def _names(names: Iterable[str]) -> str:

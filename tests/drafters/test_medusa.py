@@ -63,9 +63,24 @@ def test_logits_and_texts_are_those_of_the_formula(layout: str, tmp_path: Path) 
     expected = [[weights.logits(state, head, own) for head in range(len(weights.blocks))] for state in states]
     assert torch.allclose(found, torch.stack([torch.stack(row) for row in expected]), atol=1e-10)
     prompt = prompt_of(9)
-    result = outrider.generate(target, prompt, "medusa", {"heads": str(tmp_path)}, max_new_tokens=24)
+    result = outrider.generate(target, prompt, "medusa", {"heads": str(tmp_path)}, max_new_tokens=24, adaptive=False)
     assert list(result.token_ids) == plain_loop(target.model, prompt, 24)
     assert result.stats.num_draft_tokens > 100
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_an_inspection_says_what_is_there_and_whether_it_fits(layout: str, tmp_path: Path) -> None:
+    weights, writer = LAYOUTS[layout]
+    found = outrider.inspect_heads(writer(tmp_path, weights), replace(tiny_target().info, parts=None))
+    assert (found.drafter, found.hidden_size, found.features, found.misfit) == ("medusa", 32, (2,), None)
+    assert found.parts == f"{len(weights.blocks)} heads"
+    assert found.details["output"] == {0: "the target's own", 1: "one for all"}.get(len(weights.outputs), "one a head")
+    drafted = None if not weights.outputs else 64
+    assert found.draft_vocab_size == (drafted if weights.token_map is None else 8)
+    wider = replace(tiny_target().info, hidden_size=48, parts=None)
+    misfit = outrider.inspect_heads(tmp_path, wider).misfit
+    assert misfit is not None
+    assert "the target's hidden width is 48" in misfit
 
 
 def test_a_published_config_that_counts_too_few_heads_is_told(tmp_path: Path) -> None:
@@ -192,7 +207,7 @@ class _Payload:
 def test_a_pickle_that_holds_code_is_refused_and_not_executed(tmp_path: Path) -> None:
     mark = tmp_path / "executed"
     torch.save({**FASTER, "code": _Payload(mark)}, tmp_path / "medusa_lm_head.pt")
-    with pytest.raises(InputError, match="more than plain tensors"):
+    with pytest.raises(InputError, match="medusa_lm_head.pt can.t be read: .*executed"):
         read_heads(tmp_path, tiny_target().info)
     (tmp_path / "medusa_lm_head.pt").write_bytes(pickle.dumps(_Payload(mark)))
     with pytest.raises(InputError, match=r"medusa_lm_head.pt"):
@@ -350,11 +365,11 @@ def test_fitted_heads_are_right_where_random_ones_are_not(
     accepted = []
     for folder in (fitted_folder(kind, base), _folder()):
         results = outrider.generate_batch(
-            target, prompts[:4], "medusa", {"heads": folder, **tree}, max_new_tokens=30, **settings
+            target, prompts[:4], "medusa", {"heads": folder, **tree}, max_new_tokens=30, adaptive=False, **settings
         )
         accepted.append(sum(result.stats.num_accepted_draft_tokens for result in results))
         if settings.get("rule", "match") == "match":
-            plain = outrider.generate_batch(target, prompts[:4], "none", max_new_tokens=30, **settings)
+            plain = outrider.generate_batch(target, prompts[:4], "none", max_new_tokens=30, adaptive=False, **settings)
             assert [one.token_ids for one in results] == [one.token_ids for one in plain]
     assert accepted[0] > 1.5 * accepted[1]
 
@@ -390,7 +405,9 @@ def test_trees_are_those_of_the_formula(kind: str, settings: dict[str, Any], tre
     """From the model's own forward over the text: the state before the root, every head's candidates by log q + noise."""
     target, weights, prompts = fitted(kind, 1.0)
     drafter = _Watched(target.info, MedusaOptions(heads=fitted_folder(kind, base, 1.0), nodes=12, branching=4, **tree))
-    outrider.generate_batch(target, [prompts[0], prompts[1][:3]], drafter, max_new_tokens=14, **settings)
+    outrider.generate_batch(
+        target, [prompts[0], prompts[1][:3]], drafter, max_new_tokens=14, adaptive=False, **settings
+    )
     own = target.model.lm_head.weight
     ids = torch.arange(64) if weights.token_map is None else weights.token_map
     checked = 0
@@ -439,7 +456,7 @@ def test_a_target_whose_token_is_zero_gets_no_padding_accepted(tmp_path: Path) -
     write(tmp_path, FILE, faster_names(random_weights()))
     for tree in TREES:
         results = outrider.generate_batch(
-            target, prompts, "medusa", {"heads": str(tmp_path), **tree}, max_new_tokens=30
+            target, prompts, "medusa", {"heads": str(tmp_path), **tree}, max_new_tokens=30, adaptive=False
         )
         assert [list(result.token_ids) for result in results] == texts
 
@@ -458,7 +475,7 @@ def test_other_tiers_and_models_with_caps_are_served(kind: str, tmp_path: Path) 
     target = outrider.load(model)
     write(tmp_path, FILE, faster_names(random_weights(outputs=0)))
     drafter = _Watched(target.info, MedusaOptions(heads=str(tmp_path)))
-    result = outrider.generate(target, prompt_of(9), drafter, max_new_tokens=16)
+    result = outrider.generate(target, prompt_of(9), drafter, max_new_tokens=16, adaptive=False)
     assert list(result.token_ids) == plain_loop(model, prompt_of(9), 16)
     assert all(len(tree) for _, view, tree in drafter.seen if view.max_depth)
 
@@ -466,11 +483,13 @@ def test_other_tiers_and_models_with_caps_are_served(kind: str, tmp_path: Path) 
 def test_sessions_and_chunks_bring_the_state_that_counts(base: Path) -> None:
     target, _, prompts = fitted("own")
     options = {"heads": fitted_folder("own", base)}
-    whole = outrider.generate(target, prompts[0], "medusa", options, max_new_tokens=30)
-    parts = outrider.generate(target, prompts[0], "medusa", options, max_new_tokens=30, prefill_chunk_size=2)
+    whole = outrider.generate(target, prompts[0], "medusa", options, max_new_tokens=30, adaptive=False)
+    parts = outrider.generate(
+        target, prompts[0], "medusa", options, max_new_tokens=30, adaptive=False, prefill_chunk_size=2
+    )
     assert parts.token_ids == whole.token_ids
     assert parts.stats.num_accepted_draft_tokens == whole.stats.num_accepted_draft_tokens
-    with outrider.session(target, "medusa", options, max_new_tokens=12) as turns:
+    with outrider.session(target, "medusa", options, max_new_tokens=12, adaptive=False) as turns:
         for length in (9, 4, 6):
             before = [*turns.ids, *prompt_of(length, length)]
             result = turns.generate(prompt_of(length, length))
@@ -489,5 +508,32 @@ def test_dtype_of_the_heads_is_a_choice() -> None:
     for dtype, wanted in ((None, torch.float64), ("float32", torch.float32), ("bfloat16", torch.bfloat16)):
         drafter = Medusa(tiny_target().info, MedusaOptions(heads=_folder(), dtype=dtype))
         assert {one.dtype for one in drafter._heads.parameters()} == {wanted}
-        result = outrider.generate(tiny_target(), prompt_of(5), drafter, max_new_tokens=10)
+        result = outrider.generate(tiny_target(), prompt_of(5), drafter, max_new_tokens=10, adaptive=False)
         assert list(result.token_ids) == plain_loop(tiny_target().model, prompt_of(5), 10)
+
+
+GPU = [pytest.mark.cuda, pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")]
+
+
+@pytest.mark.parametrize(
+    ("device", "heads"),
+    [("cpu", "cpu"), *[pytest.param(*pair, marks=GPU) for pair in (("cuda", None), ("cuda", "cpu"), ("cpu", "cuda"))]],
+)
+@pytest.mark.parametrize("kind", ["own", "map"])
+@pytest.mark.parametrize("settings", SETTINGS[:4])
+def test_heads_work_on_any_device(
+    settings: dict[str, Any], kind: str, device: str, heads: str | None, base: Path
+) -> None:
+    folder = fitted_folder(kind, base)
+    model = tiny_model(0)
+    model.lm_head.weight.data *= 8
+    target = outrider.load(model.to(device))
+    for tree in TREES[:2]:
+        options = {"heads": folder, "device": heads, **tree}
+        result = outrider.generate(
+            target, prompt_of(6), "medusa", options, max_new_tokens=30, adaptive=False, **settings
+        )
+        assert result.stats.num_accepted_draft_tokens > 3
+        if settings.get("rule", "match") == "match":
+            plain = outrider.generate(target, prompt_of(6), "none", max_new_tokens=30, adaptive=False, **settings)
+            assert result.token_ids == plain.token_ids
