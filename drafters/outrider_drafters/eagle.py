@@ -5,6 +5,7 @@ arXiv:2503.01840).
 """
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
@@ -18,6 +19,7 @@ from outrider import (
     DraftView,
     Expansion,
     Groups,
+    HeadsReport,
     InputError,
     Needs,
     OutcomeBatch,
@@ -33,6 +35,7 @@ from outrider import (
 from outrider_drafters.eagle_config import Method
 from outrider_drafters.eagle_layer import EagleLayer, load_layer
 from outrider_drafters.eagle_reader import EagleGroup, Pairs
+from outrider_drafters.eagle_report import inspect_eagle
 
 _LATE = 2048
 """Pairs of a row that are read at once; more of a prompt are not kept waiting for the next draft."""
@@ -89,6 +92,11 @@ class Eagle(Drafter[EagleOptions]):
         self._sharpness = Sharpness()
         self._scores: dict[int, torch.Tensor] = {}
         self._new: dict[int, list[Pairs]] = {}
+
+    @classmethod
+    def inspect_heads(cls, folder: Path, target: TargetInfo | None) -> HeadsReport | None:
+        """Say what a folder of heads holds; None where it is nothing of this drafter's."""
+        return inspect_eagle(folder, target, cls.method)
 
     def needs(self) -> Needs:
         """Ask for the features that the checkpoint was made for."""

@@ -6,18 +6,16 @@ import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 import torch
 
 from eagle_files import LAYOUTS, SIZE, VOCAB, Files, eagle1, eagle3, specforge, speculators
-from outrider import DrafterOptions, DraftTree, DraftView, HeadsReport, InputError, RowDrafter, TargetInfo
+from outrider import InputError, TargetInfo
 from outrider.cli.app import app, run_app
-from outrider.draft.contract import API
 from outrider_drafters.eagle_config import Method
 from outrider_drafters.eagle_report import inspect_eagle
-from registries import registry_of
 from support import tiny_model
 
 TARGET = TargetInfo(VOCAB, SIZE, 8, 256, frozenset(), torch.float32, torch.device("meta"), None)
@@ -103,33 +101,11 @@ def test_a_broken_head_is_told(tmp_path: Path) -> None:
 # The command.
 
 
-class Eagle(RowDrafter[DrafterOptions]):
-    """Reads heads as the drafters of EAGLE do."""
-
-    name: ClassVar[str] = "eagle"
-    requires_api: ClassVar[tuple[int, int]] = API
-
-    @classmethod
-    def inspect_heads(cls, folder: Path, target: TargetInfo | None) -> HeadsReport | None:
-        return inspect_eagle(folder, target, cls.name)  # type: ignore[arg-type]
-
-    def propose_row(self, view: DraftView) -> DraftTree:
-        return DraftTree()
-
-
-class Eagle3(Eagle):
-    """The same of EAGLE-3."""
-
-    name: ClassVar[str] = "eagle3"
-
-
 Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
-    monkeypatch.setattr("outrider.plugins.heads.registry", lambda: registry_of(Eagle, Eagle3))
-
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
     def call(*arguments: str) -> tuple[int, str, str]:
         status = run_app(app, ["heads", "inspect", *arguments], "outrider")
         found = capsys.readouterr()
