@@ -23,6 +23,7 @@ from outrider.draft.cost import Costs, StepCost, best_size, typical_cost
 from outrider.draft.drawing import draw_choices, draw_trees
 from outrider.draft.expansion import Expansion, Shape, Sharpness, raw_scores
 from outrider.draft.features import Features, Needs, layer_output
+from outrider.draft.fixed import grow_choices
 from outrider.draft.guard import Guard
 from outrider.draft.heads import HeadsReport, ReadsHeads
 from outrider.draft.laws import POINT, DraftLaws
@@ -126,6 +127,7 @@ __all__ = (
     "explain",
     "generate",
     "generate_batch",
+    "grow_choices",
     "hookimpl",
     "inspect",
     "inspect_heads",

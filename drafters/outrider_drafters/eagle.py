@@ -12,6 +12,8 @@ import torch
 from pydantic import Field
 
 from outrider import (
+    MAX_NODES,
+    Choices,
     DraftBatch,
     Drafter,
     DrafterOptions,
@@ -30,6 +32,7 @@ from outrider import (
     TargetInfo,
     TreeBatch,
     draw_trees,
+    grow_choices,
     hookimpl,
 )
 from outrider_drafters.eagle_config import Method
@@ -50,6 +53,7 @@ class EagleOptions(DrafterOptions):
         default=8, ge=1, le=16, description="tokens below every node that goes on, and nodes that go on"
     )
     nodes: int = Field(default=24, ge=1, le=64, description="nodes of the tree")
+    tree: str = Field(default="dynamic", description="dynamic, or a file of rank paths for a tree of a fixed shape")
     confidence: float = Field(default=0.0, ge=0.0, lt=1.0, description="stop below this chance of the draft so far")
     temperature: float | None = Field(default=None, gt=0.0, description="of the draft; by default the target's")
     coupled: bool = Field(default=True, description="choose with the target's own noise where it draws by it")
@@ -88,6 +92,7 @@ class Eagle(Drafter[EagleOptions]):
                 f"`outrider heads inspect FOLDER` says what a folder holds"
             )
         self._layer = load_layer(self.method, target, options)
+        self._choices = None if options.tree == "dynamic" else self._read_tree(options.tree)
         self._rows = EagleRows(self._layer)
         self._sharpness = Sharpness()
         self._scores: dict[int, torch.Tensor] = {}
@@ -97,6 +102,14 @@ class Eagle(Drafter[EagleOptions]):
     def inspect_heads(cls, folder: Path, target: TargetInfo | None) -> HeadsReport | None:
         """Say what a folder of heads holds; None where it is nothing of this drafter's."""
         return inspect_eagle(folder, target, cls.method)
+
+    def _read_tree(self, file: str) -> Choices:
+        choices = Choices.read(file)
+        if choices.ranks > self._layer.draft_vocab:
+            raise InputError(
+                f"tree {file} looks at {choices.ranks} candidates of a node, and the heads know {self._layer.draft_vocab} tokens"
+            )
+        return choices.within(choices.depth, MAX_NODES)
 
     def needs(self) -> Needs:
         """Ask for the features that the checkpoint was made for."""
@@ -147,7 +160,8 @@ class Eagle(Drafter[EagleOptions]):
 
     def _ready(self, view: DraftView) -> bool:
         longest = self._layer.max_positions
-        known = longest is None or len(view.ids) + self.options.depth <= longest
+        depth = self.options.depth if self._choices is None else self._choices.depth
+        known = longest is None or len(view.ids) + depth <= longest
         return view.max_depth > 0 and bool(self._new[view.row]) and known
 
     def _read(self, rows: Sequence[int]) -> torch.Tensor:
@@ -164,6 +178,9 @@ class Eagle(Drafter[EagleOptions]):
         )
         if views[0].wants_q:
             return draw_trees(views, shape, self._law, logits, self._rows.guess, self._layer.id_map)
+        if self._choices is not None:
+            guess, ids = self._rows.guess, self._layer.id_map
+            return grow_choices(views, self._choices, self._law, logits, guess, ids, coupled=options.coupled)
         expansion = Expansion(views, shape, self._law, self._sharpness, self._layer.id_map)
         trees = expansion.grow(logits, self._rows.guess)
         if expansion.first is not None:

@@ -24,6 +24,7 @@ class EagleLayer:
         self.feature_layers = config.feature_layers
         self.id_map = network.d2t_ids
         self.max_positions = config.max_positions
+        self.draft_vocab = config.draft_vocab_size
         weight: Any = network.fc.weight
         self.device: torch.device = weight.device
         self._dtype: torch.dtype = weight.dtype

@@ -1,0 +1,46 @@
+"""A drafter's logits from a table, read level by level: for tests of what grows trees."""
+
+from collections.abc import Sequence
+
+import torch
+
+from outrider import ROOT, DraftView, TokenView
+from outrider.verify.decisions import Keyed
+
+VOCAB = 11
+
+
+def logits_after(row: int, path: Sequence[int]) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(hash((row, *path)) % 2**31)
+    return 2 * torch.randn(VOCAB, generator=generator, dtype=torch.float64)
+
+
+def law(view: DraftView, logits: torch.Tensor) -> torch.Tensor:
+    return view.law(logits).double()
+
+
+def view_of(row: int, depth: int = 8, nodes: int = 64, seed: int | None = None) -> DraftView:
+    decisions = None if seed is None else Keyed(seed).at(4)
+    return DraftView(row, TokenView([1, 2, 3, 4]), depth, nodes, decisions=decisions, warp=lambda logits: logits)
+
+
+class Reader:
+    """Answers guesses from the paths that they are on."""
+
+    def __init__(self, rows: int) -> None:
+        self.paths: list[list[tuple[int, ...]]] = [[] for _ in range(rows)]
+        self.fed = 0
+
+    def guess(self, tokens: torch.Tensor, parents: torch.Tensor | None) -> torch.Tensor:
+        first = len(self.paths[0])
+        found = []
+        for row, known in enumerate(self.paths):
+            below = [first - 1] * tokens.shape[1] if parents is None else parents[row].tolist()
+            paths = [
+                (*(() if at == ROOT else known[at]), token)
+                for at, token in zip(below, tokens[row].tolist(), strict=True)
+            ]
+            known += paths
+            found.append(torch.stack([logits_after(row, path) for path in paths]))
+        self.fed += tokens.shape[1]
+        return torch.stack(found)
