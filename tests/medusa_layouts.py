@@ -180,7 +180,7 @@ LAYOUTS: dict[str, Layout] = {
 @lru_cache(maxsize=64)
 def _random_folder(hidden: int, vocab: int) -> TemporaryDirectory[str]:
     folder = TemporaryDirectory()
-    write(Path(folder.name), FILE, faster_names(random_weights(3, 1, hidden, vocab)))
+    write(Path(folder.name), FILE, faster_names(random_weights(3, 1, hidden, vocab, seed=1)))
     return folder
 
 
