@@ -107,7 +107,8 @@ class Eagle(Drafter[EagleOptions]):
         choices = Choices.read(file)
         if choices.ranks > self._layer.draft_vocab:
             raise InputError(
-                f"tree {file} looks at {choices.ranks} candidates of a node, and the heads know {self._layer.draft_vocab} tokens"
+                f"tree {file} looks at {choices.ranks} candidates of a node, and the heads know "
+                f"{self._layer.draft_vocab} tokens"
             )
         return choices.within(choices.depth, MAX_NODES)
 

@@ -1,13 +1,13 @@
 """Trees grown by score, against the same algorithm written out over dictionaries of paths."""
 
 import math
-from collections.abc import Sequence
 
 import pytest
 import torch
 
 from levels import VOCAB, Reader, law, logits_after, view_of
 from outrider import DraftTree, DraftView, Expansion, Shape, Sharpness
+
 
 def expected_paths(view: DraftView, row: int, shape: Shape) -> set[tuple[int, ...]]:
     """EAGLE-2's algorithm: levels of `beams` nodes with `branching` children, then the best `nodes` of all."""

@@ -2,8 +2,8 @@
 
 import pytest
 import torch
-from test_expansion import VOCAB, Reader, law, logits_after, view_of
 
+from levels import VOCAB, Reader, law, logits_after, view_of
 from outrider import Choices, grow_choices
 
 SHAPE = Choices.of([[0], [1], [2], [0, 0], [0, 1], [1, 0], [0, 0, 0], [0, 0, 1], [1, 0, 0], [1, 0, 0, 0]])

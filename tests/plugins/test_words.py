@@ -158,7 +158,7 @@ def test_an_unknown_drafter_gets_the_nearest_and_the_list() -> None:
     [
         (
             {"draft_tokenss": 4},
-            r"unknown option 'draft_tokenss'. Did you mean 'draft_tokens'\? Known: branching, draft_tokens",
+            r"unknown option 'draft_tokenss'. Did you mean 'draft_tokens'\? Known: branching, corpus, draft_tokens",
         ),
         ({"draft_tokens": 0}, r"option draft_tokens = 0: .*greater than or equal to 1"),
         ({"draft_tokens": -1}, r"option draft_tokens = -1"),
