@@ -1,4 +1,4 @@
-"""Growing trees of a fixed shape, a level at a time: the static trees of EAGLE (Li et al. 2024, arXiv:2401.15077, section 3.3)."""
+"""Trees of a fixed shape, grown level by level: the static trees of EAGLE (Li et al. 2024, arXiv:2401.15077, section 3.3)."""
 
 from collections.abc import Sequence
 
