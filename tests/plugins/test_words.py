@@ -132,6 +132,9 @@ def test_vllm_s_shape_is_an_alias() -> None:
     mapping = {"method": "ngram", "num_speculative_tokens": 4, "prompt_lookup_min": 2, "prompt_lookup_max": 5}
     assert read_mapping(mapping) == DrafterChoice("ngram", {"draft_tokens": 4, "min_n": 2, "max_n": 5})
     assert read_mapping({"method": "draft_model", "model": "x"}) == DrafterChoice("draft-model", {"model": "x"})
+    found = read_mapping({"method": "eagle3", "model": "x", "num_speculative_tokens": 3})
+    assert found == DrafterChoice("eagle3", {"heads": "x", "depth": 3})
+    assert read_mapping({"method": "nobody", "model": "x"}) == DrafterChoice("nobody", {"model": "x"})
     assert read_mapping({"name": "ngram", "options": {"max_n": 3}}) == DrafterChoice("ngram", {"max_n": 3})
     result = outrider.generate(tiny_target(0, 0.1), prompt_of(9), mapping, max_new_tokens=20, adaptive=False)
     assert result.drafter == "ngram"

@@ -15,7 +15,12 @@ from outrider.validation import explain
 
 # vLLM's words for what is named otherwise here.
 _METHODS: Final = {"draft_model": "draft-model"}
-_KEYS: Final = {"num_speculative_tokens": "draft_tokens", "prompt_lookup_min": "min_n", "prompt_lookup_max": "max_n"}
+_KEYS: Final = {
+    "num_speculative_tokens": ("draft_tokens", "depth"),
+    "prompt_lookup_min": ("min_n",),
+    "prompt_lookup_max": ("max_n",),
+    "model": ("model", "heads"),
+}
 # A quoted text where a value may begin, a bracket, or a comma.
 _MARK: Final = re.compile(r"""(?<![^\s=,\[{])(?:"(?:\\.|[^"\\])*"|'[^']*')|[\[\]{},]""")
 _CLOSES: Final = {"[": "]", "{": "}"}
@@ -127,8 +132,8 @@ def read_mapping(mapping: Mapping[str, Any]) -> DrafterChoice:
     """
     if "method" in mapping:
         method = str(mapping["method"])
-        options = {_KEYS.get(key, key): value for key, value in mapping.items() if key != "method"}
-        return DrafterChoice(_METHODS.get(method, method), options)
+        name = _METHODS.get(method, method)
+        return DrafterChoice(name, {_option_of(key, name): value for key, value in mapping.items() if key != "method"})
     extra = [key for key in mapping if key not in ("name", "options")]
     if extra or not isinstance(mapping.get("name"), str) or not isinstance(mapping.get("options", {}), Mapping):
         wrong = f"unknown key '{extra[0]}'; " if extra else ""
@@ -136,6 +141,16 @@ def read_mapping(mapping: Mapping[str, Any]) -> DrafterChoice:
             f"drafter: {wrong}write name = '...' and options = {{...}} (or method = '...' and vLLM's keys)"
         )
     return DrafterChoice(mapping["name"], dict(mapping.get("options", {})))
+
+
+def _option_of(key: str, name: str) -> str:
+    """Return what a drafter calls what vLLM calls `key`: the first of several names that it has an option of."""
+    names = _KEYS.get(key, (key,))
+    try:
+        known = registry().find(name).options if len(names) > 1 else ()
+    except OutriderError:  # that there is no such drafter is told where it is asked for
+        known = ()
+    return next((one for one in names if one in known), names[0])
 
 
 def choose(
