@@ -1,10 +1,10 @@
 """A drafter's logits from a table, read level by level: for tests of what grows trees."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 
-from outrider import ROOT, DraftView, TokenView
+from outrider import ROOT, DraftTree, DraftView, Shape, TokenView
 from outrider.verify.decisions import Keyed
 
 VOCAB = 11
@@ -44,3 +44,31 @@ class Reader:
             found.append(torch.stack([logits_after(row, path) for path in paths]))
         self.fed += tokens.shape[1]
         return torch.stack(found)
+
+
+def expected_paths(
+    view: DraftView, shape: Shape, after: Callable[[tuple[int, ...]], torch.Tensor]
+) -> set[tuple[int, ...]]:
+    """EAGLE-2's algorithm over paths: levels of `beams` nodes with `branching` children, then the best `nodes` of all.
+
+    `after` gives the logits `[vocab]` after a path.
+    """
+    scores: dict[tuple[int, ...], float] = {}
+    front: dict[tuple[int, ...], float] = {(): 0.0}
+    for level in range(1, min(shape.depth, view.max_depth) + 1):
+        made = {}
+        for path, score in front.items():
+            raw = view.law(after(path)).double().log()
+            noise = view.noise(level, torch.arange(len(raw)))
+            raw = raw if noise is None else (raw + noise)
+            own = raw if noise is None else raw.log_softmax(-1)
+            for token in raw.topk(shape.branching).indices.tolist():
+                made[(*path, token)] = score + float(own[token])
+        scores |= made
+        front = dict(sorted(made.items(), key=lambda item: -item[1])[: shape.beams])
+    best = sorted(scores, key=lambda path: (-scores[path], len(path)))
+    return set(best[: min(shape.nodes, view.max_nodes)])
+
+
+def paths_of(tree: DraftTree) -> set[tuple[int, ...]]:
+    return {tuple(tree.tokens[one] for one in tree.path(node)) for node in range(len(tree))}

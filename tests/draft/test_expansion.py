@@ -1,35 +1,13 @@
 """Trees grown by score, against the same algorithm written out over dictionaries of paths."""
 
 import math
+from functools import partial
 
 import pytest
 import torch
 
-from levels import VOCAB, Reader, law, logits_after, view_of
-from outrider import DraftTree, DraftView, Expansion, Shape, Sharpness
-
-
-def expected_paths(view: DraftView, row: int, shape: Shape) -> set[tuple[int, ...]]:
-    """EAGLE-2's algorithm: levels of `beams` nodes with `branching` children, then the best `nodes` of all."""
-    scores: dict[tuple[int, ...], float] = {}
-    front: dict[tuple[int, ...], float] = {(): 0.0}
-    for level in range(1, min(shape.depth, view.max_depth) + 1):
-        made = {}
-        for path, score in front.items():
-            raw = logits_after(row, path).float().log_softmax(-1).double()
-            noise = view.noise(level, torch.arange(VOCAB))
-            raw = raw if noise is None else (raw + noise)
-            own = raw if noise is None else raw.log_softmax(-1)
-            for token in raw.topk(shape.branching).indices.tolist():
-                made[(*path, token)] = score + float(own[token])
-        scores |= made
-        front = dict(sorted(made.items(), key=lambda item: -item[1])[: shape.beams])
-    best = sorted(scores, key=lambda path: (-scores[path], len(path)))
-    return set(best[: min(shape.nodes, view.max_nodes)])
-
-
-def paths_of(tree: DraftTree) -> set[tuple[int, ...]]:
-    return {tuple(tree.tokens[one] for one in tree.path(node)) for node in range(len(tree))}
+from levels import VOCAB, Reader, expected_paths, law, logits_after, paths_of, view_of
+from outrider import DraftView, Expansion, Shape, Sharpness
 
 
 @pytest.mark.parametrize("seed", [None, 5])
@@ -42,7 +20,7 @@ def test_trees_are_those_of_the_algorithm(shape: Shape, seed: int | None) -> Non
     expansion = Expansion(views, shape, law, Sharpness())
     batch = expansion.grow(torch.stack([logits_after(row, ()) for row in range(3)]), reader.guess)
     for row, (view, tree) in enumerate(zip(views, batch.unpack(), strict=True)):
-        assert paths_of(tree) == expected_paths(view, row, shape)
+        assert paths_of(tree) == expected_paths(view, shape, partial(logits_after, row))
         assert tree.coupled == (seed is not None)
     assert (expansion.first is not None) == (seed is not None)
     fronts = [1]

@@ -1,6 +1,6 @@
 """The drafters `eagle` and `eagle3`: what they propose is their network's on the target's own features."""
 
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +9,8 @@ import torch
 
 import outrider
 from eagle_layouts import eagle, eagle3, random_eagle, write
-from outrider import DraftBatch, DraftTree, DraftView, Target, TokenView, TreeBatch
+from levels import expected_paths, paths_of
+from outrider import DraftBatch, DraftTree, DraftView, Shape, Target, TokenView, TreeBatch
 from outrider_drafters.eagle import Eagle, Eagle3, EagleOptions
 from outrider_drafters.eagle_checkpoint import read_eagle
 from support import plain_loop, prompt_of, tiny_target
@@ -27,6 +28,7 @@ def causal(layer: int, query: torch.Tensor, key: torch.Tensor, value: torch.Tens
 
 
 @lru_cache(maxsize=4)
+@torch.enable_grad()
 def fitted(method: str, folder: Path) -> str:
     """Heads that were taught the target's own texts for a few seconds."""
     target = served()
@@ -117,6 +119,35 @@ class Watched:
 
         self.seen = seen
         self.drafter = Watching(served().info, EagleOptions(heads=heads, **options))
+
+
+@pytest.mark.parametrize("shape", [(4, 1, 4), (3, 3, 9), (5, 4, 24)])
+@pytest.mark.parametrize("method", METHODS)
+@torch.no_grad()
+def test_trees_are_those_of_a_plain_formula(method: str, shape: tuple[int, int, int], folder: Path) -> None:
+    """Without a cache or a mask: every path is run alone, on the target's states of the whole text and its own after them."""
+    target, heads = served(), fitted(method, folder)
+    depth, branching, nodes = shape
+    watched = Watched(method, heads, depth=depth, branching=branching, nodes=nodes)
+    outrider.generate(target, PROMPTS[0], watched.drafter, adaptive=False, max_new_tokens=16)
+    config, network = read_eagle(heads, target.info)
+    model: Any = target.model
+
+    def after(ids: tuple[int, ...], path: tuple[int, ...]) -> torch.Tensor:
+        states = model(torch.tensor([ids[:-1]]), output_hidden_states=True).hidden_states
+        hidden = network.fuse(torch.cat([states[one] for one in config.feature_layers], -1))
+        for count in range(len(path) + 1):
+            embeds = model.get_input_embeddings()(torch.tensor([[*ids[1:], *path[:count]]]))
+            fed, made = network(embeds, hidden, torch.arange(hidden.shape[1])[None], causal)
+            hidden = torch.cat([hidden, fed[:, -1:]], 1)
+        own = network.logits(made[:, -1])
+        logits: torch.Tensor = (model.lm_head(made[:, -1]) if own is None else own)[0]
+        return logits
+
+    for ids, tree in watched.seen[:-3]:
+        view = DraftView(0, TokenView(ids), depth, 64)
+        wanted = expected_paths(view, Shape(depth, branching, branching, nodes), partial(after, ids))
+        assert paths_of(tree) == wanted
 
 
 @pytest.mark.parametrize("method", METHODS)
