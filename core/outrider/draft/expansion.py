@@ -166,28 +166,38 @@ class Expansion:
 
     def _children(self, level: int, front: "_Front") -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Return tokens and cumulative scores `[rows, front, branching]`, and the front's cumulative chances."""
-        chosen: list[tuple[torch.Tensor, torch.Tensor]] = []
-        surest, noisy = [], []
-        for view, logits in zip(self._views, front.logits, strict=True):
-            law = self._law(view, logits).double()
-            surest.append(law.amax(-1))
-            raw, drawn = raw_scores(view, law, level, self._id_map, coupled=self._shape.coupled)
-            noisy += [raw[0]] if drawn else []
-            values, tokens = raw.topk(min(self._shape.branching, raw.shape[-1]))
-            if drawn:
-                sharp = self._sharpness.factor(raw) * raw
-                values = self._sharpness.factor(raw) * values - sharp.logsumexp(-1, keepdim=True)
-            chosen.append((tokens, values))
-        if level == 1 and noisy:
-            self.first = torch.stack(noisy)
-        tokens, values = (torch.stack(part) for part in zip(*chosen, strict=True))
-        chances = front.chances + torch.stack(surest).log()
+        greedy = all(view.decisions is None for view in self._views)
+        tokens, values, surest = self._likeliest(front.logits) if greedy else self._chosen(level, front.logits)
+        chances = front.chances + surest.log()
         if self._shape.confidence:
             unsure = chances < torch.tensor(self._shape.confidence, device=chances.device).log()
             values = values.masked_fill(unsure[..., None], -torch.inf)
         shallow = torch.tensor([level <= view.max_depth for view in self._views], device=values.device)
         scores = front.scores[..., None] + values.masked_fill(~shallow[:, None, None], -torch.inf)
         return tokens.expand(scores.shape), scores, chances
+
+    def _likeliest(self, logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Return tokens, log q, and the largest q; greedy rows have no filters, so all are looked at in one go."""
+        law = self._law(self._views[0], logits.flatten(0, 1)).view(*logits.shape[:2], -1)
+        values, tokens = law.topk(min(self._shape.branching, law.shape[-1]))
+        return tokens, values.double().log(), values[..., 0].double()
+
+    def _chosen(self, level: int, logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Return tokens, scores with the noise where it is offered, and the largest q, row by row."""
+        chosen, noisy = [], []
+        for view, own in zip(self._views, logits, strict=True):
+            law = self._law(view, own).double()
+            raw, drawn = raw_scores(view, law, level, self._id_map, coupled=self._shape.coupled)
+            noisy += [raw[0]] if drawn else []
+            values, tokens = raw.topk(min(self._shape.branching, raw.shape[-1]))
+            if drawn:
+                sharp = self._sharpness.factor(raw) * raw
+                values = self._sharpness.factor(raw) * values - sharp.logsumexp(-1, keepdim=True)
+            chosen.append((tokens, values, law.amax(-1)))
+        if level == 1 and noisy:
+            self.first = torch.stack(noisy)
+        tokens, values, surest = (torch.stack(part) for part in zip(*chosen, strict=True))
+        return tokens, values, surest
 
 
 @dataclass(frozen=True, slots=True)
