@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 import torch
 
 import outrider
-from outrider import OutcomeBatch
+from outrider import DraftTree, DraftView, OutcomeBatch
 from outrider.compare.demo import demo
 from outrider.compare.prompts import BUILTIN
 from outrider.prompt import encode
@@ -81,6 +82,10 @@ class Observed(Ngram):
     def __init__(self, target: outrider.Target) -> None:
         super().__init__(target.info, NgramOptions(min_n=1, max_n=1))
         self.not_first = 0
+
+    def propose_row(self, view: DraftView) -> DraftTree:
+        """Draft as where nodes cost next to nothing, so that there are siblings."""
+        return super().propose_row(replace(view, cost=lambda rows: 1.0 + 0.01 * rows))
 
     def observe(self, batch: OutcomeBatch) -> None:
         for outcome in batch.rows:

