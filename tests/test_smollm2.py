@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +10,12 @@ import pytest
 import torch
 
 import outrider
-from outrider import DraftTree, DraftView, OutcomeBatch
 from outrider.compare.demo import demo
 from outrider.compare.prompts import BUILTIN
 from outrider.prompt import encode
 from outrider.prompt_file import NamedPrompt
 from outrider.verify.match import Verdict
-from outrider_drafters.ngram import Ngram, NgramOptions
-from support import transformers_generate
+from support import Scripted, right_tree, transformers_generate
 
 CODE_EDIT = BUILTIN[1].text
 # Texts in which one token is followed now by this and now by that.
@@ -76,32 +73,16 @@ def test_sampled_text_is_the_same_whatever_the_drafter(smollm2: outrider.Target,
     assert drafted.token_ids == plain.token_ids
 
 
-class Observed(Ngram):
-    """The n-gram drafter, telling which siblings were accepted."""
-
-    def __init__(self, target: outrider.Target) -> None:
-        super().__init__(target.info, NgramOptions(min_n=1, max_n=1))
-        self.not_first = 0
-
-    def propose_row(self, view: DraftView) -> DraftTree:
-        """Draft as where nodes cost next to nothing, so that there are siblings."""
-        return super().propose_row(replace(view, cost=lambda rows: 1.0 + 0.01 * rows))
-
-    def observe(self, batch: OutcomeBatch) -> None:
-        for outcome in batch.rows:
-            for node in outcome.path:
-                siblings = [n for n, parent in enumerate(outcome.tree.parents) if parent == outcome.tree.parents[node]]
-                self.not_first += node != siblings[0]
-        super().observe(batch)
-
-
 def test_a_sibling_that_is_not_the_first_is_accepted(smollm2: outrider.Target) -> None:
-    drafter = Observed(smollm2)
     for prompt in DIVIDED:
-        result = outrider.generate(smollm2, prompt, drafter, chat=False, max_new_tokens=96, adaptive=False)
-        plain = outrider.generate(smollm2, prompt, "none", chat=False, max_new_tokens=96)
-        assert result.token_ids == plain.token_ids
-    assert drafter.not_first > 0
+        ids = encode(smollm2, prompt, chat=False)
+        plain = outrider.generate(smollm2, ids, "none", max_new_tokens=48).token_ids
+        drafter = Scripted(smollm2, right_tree([*ids, *plain]))
+        result = outrider.generate(smollm2, ids, drafter, max_new_tokens=48, adaptive=False)
+        assert result.token_ids == plain
+        paths = [(outcome.tree, node) for outcome in drafter.outcomes for node in outcome.path]
+        assert len(paths) > 30
+        assert all(node != tree.children(tree.parents[node])[0] for tree, node in paths)
 
 
 def test_a_code_edit_takes_few_steps(smollm2: outrider.Target) -> None:
