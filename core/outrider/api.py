@@ -52,7 +52,7 @@ from outrider.target.cache import RowCache
 from outrider.target.follower import Follower
 from outrider.target.groups import Groups
 from outrider.target.inspection import Inspection, inspect
-from outrider.target.load import load
+from outrider.target.load import load, place_of
 from outrider.target.model import Target
 from outrider.turns import Session, session
 
@@ -135,6 +135,7 @@ __all__ = (
     "load",
     "make_drafter",
     "merge",
+    "place_of",
     "raw_scores",
     "registry",
     "session",

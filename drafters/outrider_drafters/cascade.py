@@ -5,7 +5,7 @@ match go before a neural draft: a copy is nearly free and often long, and where 
 is asked. Or all propose and what they propose is verified together in one merged tree.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, Final, Literal, Self
 
@@ -44,10 +44,23 @@ def _check_part(part: Any) -> Any:
     return part
 
 
+def _objects(part: Any) -> list[Any]:
+    """Return the drafter objects in a part: itself, and those that a cascade is made of."""
+    inner = getattr(getattr(part, "options", None), "drafters", ()) if isinstance(part, Drafter) else _nested(part)
+    own = [part] if isinstance(part, Drafter) else []
+    return own + [one for nested in inner for one in _objects(nested)]
+
+
+def _nested(part: Any) -> Sequence[Any]:
+    options = part.get("options", {}) if isinstance(part, Mapping) else {}
+    found = options.get("drafters", ()) if isinstance(options, Mapping) else ()
+    return found if isinstance(found, list | tuple) else ()
+
+
 def _check_parts(parts: Sequence[Any]) -> Sequence[Any]:
     if len(parts) < 2:
         raise InputError("a cascade has two drafters or more, such as cascade[ngram,lookahead]")
-    objects = [id(part) for part in parts if isinstance(part, Drafter)]
+    objects = [id(one) for part in parts for one in _objects(part)]
     if len(set(objects)) < len(objects):
         raise InputError("one drafter object is there twice; name the drafter, or make another")
     return parts

@@ -4,7 +4,7 @@ from typing import Any
 
 import torch
 
-from outrider import InputError, ModelError, PositionTable, RowCache, TargetInfo
+from outrider import InputError, ModelError, PositionTable, RowCache, TargetInfo, place_of
 from outrider_drafters.eagle_checkpoint import read_eagle
 from outrider_drafters.eagle_config import EagleConfig, Method
 from outrider_drafters.eagle_network import EagleNetwork
@@ -72,12 +72,8 @@ def load_layer(method: Method, target: TargetInfo, options: Any) -> EagleLayer:
         raise InputError(f"drafter '{method}': the target shows no parts of itself, so it has no features")
     config, network = read_eagle(options.heads, target, method=method, feature_layers=options.layers)
     if options.dtype or options.device:
-        dtype = getattr(torch, options.dtype, None) if options.dtype else None
-        if options.dtype and not isinstance(dtype, torch.dtype):
-            raise InputError(
-                f"drafter '{method}': dtype '{options.dtype}' is none of torch's, such as float32 or bfloat16"
-            )
-        network = network.to(device=options.device, dtype=dtype)
+        dtype, device = place_of(options.dtype, options.device)
+        network = network.to(device=device, dtype=dtype)
     layer = EagleLayer(target, config, network)
     try:  # where the head uses the target's embeddings or its head, they must be usable
         layer.logits(layer.embed(torch.zeros(1, 1, dtype=torch.long, device=layer.device)))

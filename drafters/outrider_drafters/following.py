@@ -143,6 +143,6 @@ class Following(Drafter[Any]):
         return Shape(options.draft_tokens, options.branching, beams, most, options.confidence, options.coupled)
 
     def _room(self, view: DraftView, text: Sequence[int]) -> bool:
-        longest = self._model.info.max_positions
-        depth = min(self.options.draft_tokens, view.max_depth)
-        return depth > 0 and len(text) > 0 and (longest is None or len(text) + depth <= longest)
+        # All rows are read as deep as the deepest of them, whatever room each of them has.
+        longest, depth = self._model.info.max_positions, self.options.draft_tokens
+        return view.max_depth > 0 and len(text) > 0 and (longest is None or len(text) + depth <= longest)

@@ -30,6 +30,7 @@ from outrider import (
     TreeBatch,
     draw_choices,
     hookimpl,
+    place_of,
     raw_scores,
 )
 from outrider_drafters.medusa_checkpoint import read_heads
@@ -85,8 +86,9 @@ class Medusa(Drafter[MedusaOptions]):
             heads, id_map = read_heads(options.heads, target)
         except ModelError as error:
             raise InputError(f"drafter 'medusa': {error}") from error
-        self._dtype = _dtype(options.dtype) or target.dtype
-        self._device = torch.device(options.device or ("cpu" if target.device.type == "meta" else target.device))
+        dtype, device = place_of(options.dtype, options.device)
+        self._dtype = dtype or target.dtype
+        self._device = device or torch.device("cpu" if target.device.type == "meta" else target.device)
         self._heads = heads.to(self._device, self._dtype)
         self._id_map = id_map
         self._vocab = len(id_map) if id_map is not None else target.vocab_size
@@ -217,13 +219,6 @@ class Medusa(Drafter[MedusaOptions]):
     def _law(self, view: DraftView, logits: torch.Tensor) -> torch.Tensor:
         heat = self.options.temperature
         return view.law(logits) if heat is None else (logits.double() / heat).softmax(-1)
-
-
-def _dtype(name: str | None) -> torch.dtype | None:
-    found = getattr(torch, name, None) if name else None
-    if name and not (isinstance(found, torch.dtype) and found.is_floating_point):
-        raise InputError(f"drafter 'medusa': dtype = '{name}' is no floating dtype, such as float32 or bfloat16")
-    return found
 
 
 @hookimpl

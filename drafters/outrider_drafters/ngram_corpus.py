@@ -41,8 +41,8 @@ class Corpus:
             raise InputError(f"corpus {path} is a folder: name a file of text, or of JSON lines")
         try:
             stat = path.stat()
-        except OSError as error:
-            raise InputError(f"corpus {path} can't be read: {error.strerror}") from error
+        except (OSError, ValueError) as error:
+            raise InputError(f"corpus {path} can't be read: {getattr(error, 'strerror', None) or error}") from error
         return cls(path, tokenizer, vocab_size, (stat.st_mtime_ns, stat.st_size))
 
     def texts(self) -> Iterator[Sequence[int]]:
@@ -68,7 +68,7 @@ class Corpus:
     def _line(self, line: str, where: str) -> Iterator[Sequence[int]]:
         try:
             value: Any = json.loads(line)
-        except json.JSONDecodeError as error:
+        except (ValueError, RecursionError) as error:  # a number too long, a list too deep
             raise InputError(f"corpus {where}: no JSON: {error}") from error
         match value:
             case {"token_ids": [*ids]} if ids and all(type(one) is int for one in ids):
@@ -96,8 +96,11 @@ class Corpus:
     def _encode(self, text: str, where: str) -> Sequence[int]:
         if self.tokenizer is None:
             raise InputError(f'corpus {where}: the target has no tokenizer; give JSON lines of {{"token_ids": [...]}}')
-        # A file is longer than any context, of which a tokenizer would warn.
-        return self._checked(self.tokenizer(text, add_special_tokens=False, verbose=False).input_ids, where)
+        try:  # a file is longer than any context, of which a tokenizer would warn
+            ids = self.tokenizer(text, add_special_tokens=False, verbose=False).input_ids
+        except (TypeError, ValueError) as error:  # half a character
+            raise InputError(f"corpus {where}: the tokenizer refuses it: {error}".splitlines()[0]) from error
+        return self._checked(ids, where)
 
     def _checked(self, ids: Sequence[int], where: str) -> Sequence[int]:
         wrong = next((one for one in ids if not 0 <= one < self.vocab_size), None)

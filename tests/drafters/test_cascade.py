@@ -455,6 +455,9 @@ def test_wrong_options_are_named_before_anything_is_made(options: dict[str, Any]
 def test_one_object_can_t_be_two_parts() -> None:
     target = tiny_target(0)
     same = Scripted(target, lambda ids: DraftTree())
+    inner = {"name": "cascade", "options": {"drafters": [same, "lookahead"]}}
+    with pytest.raises(outrider.InputError, match="one drafter object is there twice"):
+        outrider.choose("cascade", {"drafters": [same, inner]})
     with pytest.raises(outrider.InputError, match="one drafter object is there twice"):
         outrider.choose("cascade", {"drafters": [same, same]})
     with pytest.raises(outrider.InputError, match="drafter 'scripted' was made for another target"):

@@ -1,6 +1,7 @@
 """The drafter `draft-model`: what it proposes is its model's, and every token is fed once."""
 
 import copy
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -308,3 +309,51 @@ def test_a_target_may_be_its_own_twin() -> None:
     text = prompt_of(9) + plain_loop(target.model, prompt_of(9), 20)
     assert list(outrider.generate(target, prompt_of(9), drafter, max_new_tokens=20).token_ids) == text[9:]
     assert right_chain(text)(prompt_of(9)).tokens == tuple(text[9:14])
+
+
+@pytest.mark.parametrize("options", [{"adaptive": False}, {"temperature": 1.0, "seed": 2, "rule": "block"}])
+@pytest.mark.parametrize("shape", [{"draft_tokens": 6}, {"draft_tokens": 4, "branching": 3, "nodes": 16}])
+def test_rows_near_the_end_of_the_draft_s_positions_pause_alone(shape: dict[str, Any], options: dict[str, Any]) -> None:
+    """Learned positions end: a row with little room left is not read as deep as its neighbours."""
+    target = outrider.load(tiny_model(0))
+    draft = lively("gpt2", n_positions=40)
+    prompts = [prompt_of(length, length) for length in (5, 17, 36, 37)]
+    results = outrider.generate_batch(
+        target, prompts, "draft-model", {"model": draft, **shape}, max_length=60, **options
+    )
+    assert all(len(prompt) + len(result.token_ids) == 60 for prompt, result in zip(prompts, results, strict=True))
+    assert results[0].stats.num_spec_steps > 0
+    if "rule" not in options:
+        for prompt, result in zip(prompts, results, strict=True):
+            assert list(result.token_ids) == plain_loop(target.model, prompt, 60 - len(prompt))
+
+
+@pytest.mark.parametrize("rule", ["match", "rejection", "block"])
+def test_numbers_that_are_none_make_no_draft_and_leave_nothing_behind(rule: str) -> None:
+    target, draft = tiny_target(0), outrider.load(tiny_model(0))
+    drafter = DraftModel(target.info, DraftModelOptions(model=draft))
+    options: dict[str, Any] = {"max_new_tokens": 20, "temperature": 1.0, "seed": 3, "rule": rule, "adaptive": False}
+    weight, kept = draft.model.lm_head.weight, draft.model.lm_head.weight.detach().clone()
+    with torch.no_grad():
+        weight.fill_(float("nan"))
+    broken = outrider.generate(target, prompt_of(9), drafter, **options)
+    assert broken.stats.num_accepted_draft_tokens == 0
+    assert len(broken.token_ids) == 20
+    with torch.no_grad():
+        weight.copy_(kept)
+    healed = outrider.generate(target, prompt_of(9), drafter, **options)
+    fresh = DraftModel(target.info, DraftModelOptions(model=draft))
+    assert (
+        healed.stats.acceptance_histogram
+        == outrider.generate(target, prompt_of(9), fresh, **options).stats.acceptance_histogram
+    )
+
+
+def test_one_drafter_object_serves_threads() -> None:
+    target = tiny_target(0)
+    drafter = DraftModel(target.info, DraftModelOptions(model=_noisy(target.model), branching=2))
+    prompts = [prompt_of(5 + at, at) for at in range(6)]
+    with ThreadPoolExecutor(6) as pool:
+        found = list(pool.map(lambda prompt: outrider.generate(target, prompt, drafter, max_new_tokens=25), prompts))
+    for prompt, result in zip(prompts, found, strict=True):
+        assert list(result.token_ids) == plain_loop(target.model, prompt, 25)

@@ -244,7 +244,7 @@ def _folder() -> str:
         ),
         ({"tree": "mc_sim"}, "tree = 'mc_sim' is none of derived, dynamic, mc_sim_7b_63, and no file"),
         ({"tree": "mc_sim_7b_63", "branching": 3}, "branching belongs to tree = 'derived' and 'dynamic'"),
-        ({"dtype": "int8"}, "dtype = 'int8' is no floating dtype"),
+        ({"dtype": "int8"}, "dtype 'int8' is none of float64"),
         ({"nodes": 65}, "option nodes = 65"),
     ],
 )

@@ -42,6 +42,9 @@ class Drawn:
         if not self.going:
             return 0
         drawn = self._view.draw(law, self._shape.branching, len(self._laws) + 1)
+        if not drawn:  # a model whose numbers are none gives no law
+            self._over = True
+            return 0
         self._q_rows += [len(self._laws)] * len(drawn)
         self._parents += [self._trunk] * len(drawn)
         self._trunk = len(self._tokens)
@@ -101,6 +104,8 @@ def draw_choices(
 
 
 def _draw(view: DraftView, choices: Choices, laws: torch.Tensor, id_map: torch.Tensor | None) -> DraftTree:
+    if not bool(laws.isfinite().all()):  # heads whose numbers are none give no laws
+        return DraftTree()
     shape = choices.within(view.max_depth, view.max_nodes)
     below: dict[Ranks, list[Ranks]] = {}
     for path in sorted(shape.paths):

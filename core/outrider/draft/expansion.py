@@ -103,7 +103,8 @@ class Sharpness:
         mean = (chances * finite).sum()
         variance = (chances * (finite - mean).square()).sum()
         step = self._RATE * (finite[token] - mean) / (1.0 + variance)
-        self._value = (factor + step.clamp(-0.1, 0.1)).clamp(0.1, 4.0)
+        step = step.nan_to_num(0.0, 0.0, 0.0).clamp(-0.1, 0.1)  # numbers that are none teach nothing
+        self._value = (factor + step).clamp(0.1, 4.0)
 
 
 class Expansion:

@@ -1,9 +1,11 @@
 """The guard around a drafter: whatever it does wrong is stopped here, with its name in the error."""
 
+import threading
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final
+from weakref import WeakKeyDictionary
 
 import torch
 
@@ -13,9 +15,13 @@ from outrider.draft.features import Needs
 from outrider.draft.tree import DraftTree
 from outrider.errors import DrafterError, first_line
 
+# A drafter object may serve several threads, a call at a time.
+_LOCKS: Final[WeakKeyDictionary[Drafter[Any], threading.RLock]] = WeakKeyDictionary()
+_MAKING: Final = threading.Lock()
+
 
 class Guard:
-    """Calls a drafter without gradients and checks what it gives.
+    """Calls a drafter without gradients, one call at a time, and checks what it gives.
 
     Args:
         drafter: what is guarded.
@@ -28,6 +34,8 @@ class Guard:
     def __init__(self, drafter: Drafter[Any], role: str = "drafter") -> None:
         self.drafter = drafter
         self._name = f"{role} '{drafter.name}'"
+        with _MAKING:
+            self._lock = _LOCKS.setdefault(drafter, threading.RLock())
 
     def needs(self) -> Needs:
         """Return what the drafter wants of the target's forwards."""
@@ -97,7 +105,7 @@ class Guard:
     @contextmanager
     def _named(self, method: str) -> Iterator[None]:
         try:
-            with torch.no_grad():
+            with self._lock, torch.no_grad():
                 yield
         except KeyboardInterrupt:
             raise

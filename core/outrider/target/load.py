@@ -179,6 +179,19 @@ def _tokenizer(where: str, hub: Mapping[str, Any]) -> Any:
     return None if set(found.get_vocab().values()) <= set(found.all_special_ids) else found
 
 
+def place_of(dtype: str | None, device: str | None) -> tuple[torch.dtype | None, torch.device | None]:
+    """Return what the names of a dtype and a device mean; None for what is not named.
+
+    Raises:
+        InputError: the dtype is none that models are run in, or the device can't be used here.
+    """
+    if dtype is not None and dtype not in DTYPES:
+        raise InputError(f"dtype '{dtype}' is none of {', '.join(DTYPES)}.{suggestion(dtype, list(DTYPES))}")
+    if device is not None and device.startswith("meta"):
+        raise InputError("device 'meta' holds no numbers; choose one that does")
+    return None if dtype is None else DTYPES[dtype], None if device is None else _device(device)
+
+
 def _dtype(dtype: str | torch.dtype | None, device: torch.device) -> str | torch.dtype:
     if isinstance(dtype, torch.dtype):
         return dtype
