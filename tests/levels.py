@@ -46,10 +46,10 @@ class Reader:
         return torch.stack(found)
 
 
-def expected_paths(
+def expanded(
     view: DraftView, shape: Shape, after: Callable[[tuple[int, ...]], torch.Tensor]
-) -> set[tuple[int, ...]]:
-    """EAGLE-2's algorithm over paths: levels of `beams` nodes with `branching` children, then the best `nodes` of all.
+) -> dict[tuple[int, ...], float]:
+    """EAGLE-2's expansion over paths, with their cumulative scores: levels of `beams` nodes with `branching` children.
 
     `after` gives the logits `[vocab]` after a path.
     """
@@ -66,6 +66,14 @@ def expected_paths(
                 made[(*path, token)] = score + float(own[token])
         scores |= made
         front = dict(sorted(made.items(), key=lambda item: -item[1])[: shape.beams])
+    return scores
+
+
+def expected_paths(
+    view: DraftView, shape: Shape, after: Callable[[tuple[int, ...]], torch.Tensor]
+) -> set[tuple[int, ...]]:
+    """The best `nodes` of all that were expanded; of equal ones the shallower."""
+    scores = expanded(view, shape, after)
     best = sorted(scores, key=lambda path: (-scores[path], len(path)))
     return set(best[: min(shape.nodes, view.max_nodes)])
 

@@ -2,11 +2,12 @@
 
 import math
 from functools import partial
+from itertools import combinations
 
 import pytest
 import torch
 
-from levels import VOCAB, Reader, expected_paths, law, logits_after, paths_of, view_of
+from levels import VOCAB, Reader, expanded, expected_paths, law, logits_after, paths_of, view_of
 from outrider import DraftView, Expansion, Shape, Sharpness
 
 
@@ -27,6 +28,32 @@ def test_trees_are_those_of_the_algorithm(shape: Shape, seed: int | None) -> Non
     while len(fronts) < shape.depth:
         fronts.append(min(shape.beams, fronts[-1] * shape.branching))
     assert reader.fed == sum(fronts[1:])
+
+
+@pytest.mark.parametrize("seed", [None, 5])
+@pytest.mark.parametrize("nodes", [2, 4, 6])
+def test_no_other_tree_of_what_was_expanded_is_worth_more(nodes: int, seed: int | None) -> None:
+    """Against all trees of that many nodes."""
+    shape, view = Shape(3, 2, 2, nodes), view_of(0, seed=seed)
+    scores = expanded(view, shape, partial(logits_after, 0))
+    closed = [some for some in combinations(scores, nodes) if all(len(path) == 1 or path[:-1] in some for path in some)]
+    (tree,) = Expansion([view], shape, law, Sharpness()).grow(logits_after(0, ())[None], Reader(1).guess).unpack()
+    best = max(sum(scores[path] for path in some) for some in closed)
+    assert sum(scores[path] for path in paths_of(tree)) == pytest.approx(best, abs=1e-6)
+    assert len(tree) == nodes
+
+
+def test_of_equal_scores_the_shallower_stay() -> None:
+    """A child that is certain scores as its parent does."""
+
+    def certain(view: DraftView, logits: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.one_hot(logits.argmax(-1), VOCAB).double()
+
+    shape = Shape(6, 3, 3, 4)
+    (tree,) = (
+        Expansion([view_of(0)], shape, certain, Sharpness()).grow(logits_after(0, ())[None], Reader(1).guess).unpack()
+    )
+    assert tree.parents == (-1, 0, 1, 2)
 
 
 def test_an_id_map_leads_to_the_target_s_ids() -> None:
