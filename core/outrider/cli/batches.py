@@ -56,7 +56,8 @@ def summary(stats: Stats, drafter: str) -> str:
         else "no draft",
     ]
     if stats.num_paused_steps:
-        parts.append(f"{stats.num_paused_steps} steps without a draft, to save time")
+        steps = "1 step" if stats.num_paused_steps == 1 else f"{stats.num_paused_steps} steps"
+        parts.append(f"{steps} without a draft, to save time")
     return " · ".join(parts)
 
 
