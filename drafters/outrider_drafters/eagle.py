@@ -50,7 +50,7 @@ class EagleOptions(DrafterOptions):
     heads: str | None = Field(default=None, description="the checkpoint's folder; required")
     depth: int = Field(default=5, ge=1, le=16, description="longest draft")
     branching: int = Field(
-        default=8, ge=1, le=16, description="tokens below every node that goes on, and nodes that go on"
+        default=6, ge=1, le=16, description="tokens below every node that goes on, and nodes that go on"
     )
     nodes: int = Field(default=24, ge=1, le=64, description="nodes of the tree")
     tree: str = Field(default="dynamic", description="dynamic, or a file of rank paths for a tree of a fixed shape")
