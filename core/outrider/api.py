@@ -21,7 +21,7 @@ from outrider.draft.contract import (
 )
 from outrider.draft.cost import Costs, StepCost, best_size, typical_cost
 from outrider.draft.drawing import draw_choices, draw_trees
-from outrider.draft.expansion import Expansion, Shape, Sharpness, raw_scores
+from outrider.draft.expansion import Expansion, Guess, Law, Shape, Sharpness, raw_scores
 from outrider.draft.features import Features, Needs, layer_output
 from outrider.draft.fixed import grow_choices
 from outrider.draft.guard import Guard
@@ -90,9 +90,11 @@ __all__ = (
     "GenerationError",
     "Groups",
     "Guard",
+    "Guess",
     "HeadsReport",
     "InputError",
     "Inspection",
+    "Law",
     "ModelError",
     "Needs",
     "Outcome",

@@ -12,7 +12,8 @@ from pydantic import Field
 import outrider
 from outrider import DrafterOptions, DraftView, InputError, Target, TreeBatch, hookimpl
 from outrider_drafters.crossing import Crossing
-from outrider_drafters.following import Common, Following, FollowingOptions
+from outrider_drafters.following import Following, FollowingOptions
+from outrider_drafters.intersection import Intersection
 from outrider_drafters.tokenizers import first_difference
 
 
@@ -91,7 +92,7 @@ class DraftModel(Following):
     def _text(self, view: DraftView) -> Sequence[int]:
         return view.ids if self._crossing is None else self._crossing.read(view, self._follower)
 
-    def _grow(self, views: Sequence[DraftView], logits: torch.Tensor, common: Common | None = None) -> TreeBatch:
+    def _grow(self, views: Sequence[DraftView], logits: torch.Tensor, common: Intersection | None = None) -> TreeBatch:
         if self._crossing is None:
             return super()._grow(views, logits, common)
         common = self._crossing.common(views[0])

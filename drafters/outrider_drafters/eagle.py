@@ -15,11 +15,8 @@ from outrider import (
     MAX_NODES,
     Choices,
     DraftBatch,
-    Drafter,
     DrafterOptions,
-    DraftTree,
     DraftView,
-    Expansion,
     Groups,
     HeadsReport,
     InputError,
@@ -28,13 +25,13 @@ from outrider import (
     RowCache,
     RowStart,
     Shape,
-    Sharpness,
     TargetInfo,
     TreeBatch,
     draw_trees,
     grow_choices,
     hookimpl,
 )
+from outrider_drafters.ahead import Ahead, AheadOptions, draft_where
 from outrider_drafters.eagle_config import Method
 from outrider_drafters.eagle_layer import EagleLayer, load_layer
 from outrider_drafters.eagle_reader import EagleGroup, Pairs
@@ -44,7 +41,7 @@ _LATE = 2048
 """Pairs of a row that are read at once; more of a prompt are not kept waiting for the next draft."""
 
 
-class EagleOptions(DrafterOptions):
+class EagleOptions(AheadOptions):
     """Options of `eagle` and `eagle3`."""
 
     heads: str | None = Field(default=None, description="the checkpoint's folder; required")
@@ -55,8 +52,6 @@ class EagleOptions(DrafterOptions):
     nodes: int = Field(default=24, ge=1, le=64, description="nodes of the tree")
     tree: str = Field(default="dynamic", description="dynamic, or a file of rank paths for a tree of a fixed shape")
     confidence: float = Field(default=0.0, ge=0.0, lt=1.0, description="stop below this chance of the draft so far")
-    temperature: float | None = Field(default=None, gt=0.0, description="of the draft; by default the target's")
-    coupled: bool = Field(default=True, description="choose with the target's own noise where it draws by it")
     layers: tuple[int, ...] | None = Field(
         default=None,
         description="the target's layers whose states are read, as in hidden_states; by default the checkpoint's",
@@ -76,7 +71,7 @@ class EagleRows(Groups[Pairs, EagleGroup]):
         return [EagleGroup(self._layer, rows, RowCache(rows, 256, self._layer.device), self._layer.id_map)]
 
 
-class Eagle(Drafter[EagleOptions]):
+class Eagle(Ahead):
     """Grows trees from the features of the target's last layer (EAGLE-1 and -2 checkpoints)."""
 
     name: ClassVar[str] = "eagle"
@@ -94,8 +89,6 @@ class Eagle(Drafter[EagleOptions]):
         self._layer = load_layer(self.method, target, options)
         self._choices = None if options.tree == "dynamic" else self._read_tree(options.tree)
         self._rows = EagleRows(self._layer)
-        self._sharpness = Sharpness()
-        self._scores: dict[int, torch.Tensor] = {}
         self._new: dict[int, list[Pairs]] = {}
 
     @classmethod
@@ -124,9 +117,7 @@ class Eagle(Drafter[EagleOptions]):
     def observe(self, batch: OutcomeBatch) -> None:
         """Pair features with the tokens after them."""
         for outcome in batch.rows:
-            scores = self._scores.pop(outcome.row, None)
-            if scores is not None and outcome.tokens:
-                self._sharpness.learn(scores, outcome.tokens[0], self._layer.id_map)
+            self._learn(outcome)
             features = outcome.features
             if features is None:
                 continue
@@ -145,19 +136,15 @@ class Eagle(Drafter[EagleOptions]):
 
     def end(self, rows: Sequence[int]) -> None:
         """Drop the rows."""
+        super().end(rows)
         self._rows.end(rows)
         for row in rows:
             self._new.pop(row, None)
-            self._scores.pop(row, None)
 
     def propose(self, batch: DraftBatch) -> TreeBatch:
         """Grow trees below the rows' last tokens."""
-        places = [at for at, view in enumerate(batch.rows) if self._ready(view)]
-        views = [batch.rows[at] for at in places]
-        if not views:
-            return TreeBatch.pack([DraftTree()] * len(batch.rows))
-        logits = self._read([view.row for view in views])
-        return self._grow(views, logits).among(places, len(batch.rows))
+        ready = [self._ready(view) for view in batch.rows]
+        return draft_where(batch, ready, lambda views: self._grow(views, self._read([view.row for view in views])))
 
     def _ready(self, view: DraftView) -> bool:
         longest = self._layer.max_positions
@@ -173,24 +160,15 @@ class Eagle(Drafter[EagleOptions]):
         return self._rows.read(rows, joined)
 
     def _grow(self, views: Sequence[DraftView], logits: torch.Tensor) -> TreeBatch:
-        options = self.options
+        options, guess, ids = self.options, self._rows.guess, self._layer.id_map
         shape = Shape(
             options.depth, options.branching, options.branching, options.nodes, options.confidence, options.coupled
         )
         if views[0].wants_q:
-            return draw_trees(views, shape, self._law, logits, self._rows.guess, self._layer.id_map)
+            return draw_trees(views, shape, self._law, logits, guess, ids)
         if self._choices is not None:
-            guess, ids = self._rows.guess, self._layer.id_map
             return grow_choices(views, self._choices, self._law, logits, guess, ids, coupled=options.coupled)
-        expansion = Expansion(views, shape, self._law, self._sharpness, self._layer.id_map)
-        trees = expansion.grow(logits, self._rows.guess)
-        if expansion.first is not None:
-            self._scores |= {view.row: scores for view, scores in zip(views, expansion.first, strict=True)}
-        return trees
-
-    def _law(self, view: DraftView, logits: torch.Tensor) -> torch.Tensor:
-        heat = self.options.temperature
-        return view.law(logits) if heat is None else (logits.double() / heat).softmax(-1)
+        return self._expand(views, shape, logits, guess, ids)
 
 
 class Eagle3(Eagle):

@@ -75,11 +75,6 @@ class EagleGroup:
         """See `Group`."""
         return self._rows
 
-    @property
-    def lengths(self) -> list[int]:
-        """How many pairs every row has read, up to the last one's position."""
-        return list(self._cache.lengths)
-
     def read(self, items: Sequence[Pairs | None]) -> torch.Tensor:
         """See `Group`; every row that is asked has at least one new pair."""
         self._drop()
@@ -90,9 +85,8 @@ class EagleGroup:
         self._cache.lengths = starts
         counts = [0 if one is None else len(one.tokens) for one in items]
         longest = max(counts)
-        width = next(one.features.shape[1] for one in items if one is not None)
         like = next(one.features for one in items if one is not None)
-        features = like.new_zeros(self._rows, longest, width)
+        features = like.new_zeros(self._rows, longest, like.shape[1])
         tokens = torch.zeros(self._rows, longest, dtype=torch.long)
         where = torch.full((self._rows, longest), -1)
         for row, one in enumerate(items):

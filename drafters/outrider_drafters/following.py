@@ -2,50 +2,29 @@
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from pydantic import Field
 
 from outrider import (
     DraftBatch,
-    Drafter,
-    DrafterOptions,
-    DraftTree,
     DraftView,
-    Expansion,
     Follower,
     InputError,
     OutcomeBatch,
     RowStart,
     Shape,
-    Sharpness,
     Target,
     TargetInfo,
     TreeBatch,
     draw_trees,
 )
+from outrider_drafters.ahead import Ahead, AheadOptions, draft_where
+from outrider_drafters.intersection import Intersection
 
 
-class Common(Protocol):
-    """Tokens that a draft model of another tokenizer has in common with the target."""
-
-    @property
-    def draft_ids(self) -> torch.Tensor:
-        """`[common]` int64, the draft model's ids."""
-        ...
-
-    @property
-    def id_map(self) -> torch.Tensor:
-        """`[common]` int64, the target's."""
-        ...
-
-    def restrict(self, logits: torch.Tensor) -> torch.Tensor:
-        """Return the logits of the common tokens, `[..., common]`."""
-        ...
-
-
-class FollowingOptions(DrafterOptions):
+class FollowingOptions(AheadOptions):
     """Options of how a drafter's own model drafts."""
 
     draft_tokens: int = Field(default=4, ge=1, le=63, description="longest draft")
@@ -57,11 +36,9 @@ class FollowingOptions(DrafterOptions):
         description="nodes of a dynamic tree; 0 for a chain with siblings, of which the first goes on",
     )
     confidence: float = Field(default=0.0, ge=0.0, lt=1.0, description="stop below this chance of the draft so far")
-    temperature: float | None = Field(default=None, gt=0.0, description="of the draft; by default the target's")
-    coupled: bool = Field(default=True, description="choose with the target's own noise where it draws by it")
 
 
-class Following(Drafter[Any]):
+class Following(Ahead):
     """Lets a causal model guess what comes next: greedily, coupled to the target's noise, or drawn."""
 
     def __init__(self, target: TargetInfo, options: Any) -> None:
@@ -74,8 +51,6 @@ class Following(Drafter[Any]):
                 f"leave out nodes"
             )
         self._shared = min(target.vocab_size, self._model.info.vocab_size)
-        self._sharpness = Sharpness()
-        self._scores: dict[int, tuple[torch.Tensor, torch.Tensor | None]] = {}
 
     @abstractmethod
     def _load(self) -> Target:
@@ -88,9 +63,7 @@ class Following(Drafter[Any]):
     def observe(self, batch: OutcomeBatch) -> None:
         """Learn how well coupled scores tell the target's draws."""
         for outcome in batch.rows:
-            known = self._scores.pop(outcome.row, None)
-            if known is not None and outcome.tokens:
-                self._sharpness.learn(known[0], outcome.tokens[0], known[1])
+            self._learn(outcome)
 
     def truncate(self, row: int, length: int) -> None:
         """Go on from the first `length` ids."""
@@ -98,43 +71,36 @@ class Following(Drafter[Any]):
 
     def end(self, rows: Sequence[int]) -> None:
         """Drop the rows' caches."""
+        super().end(rows)
         self._follower.end(rows)
-        for row in rows:
-            self._scores.pop(row, None)
 
     def propose(self, batch: DraftBatch) -> TreeBatch:
         """Propose trees of the model's tokens; nothing where a text is too long for it."""
-        texts = [self._text(view) for view in batch.rows]
-        places = [at for at, (view, text) in enumerate(zip(batch.rows, texts, strict=True)) if self._room(view, text)]
-        views = [batch.rows[at] for at in places]
-        if not views:
-            return TreeBatch.pack([DraftTree()] * len(batch.rows))
-        logits = self._follower.read([view.row for view in views], [texts[at] for at in places])
-        return self._grow(views, logits).among(places, len(batch.rows))
+        texts = {view.row: self._text(view) for view in batch.rows}
+
+        def draft(views: Sequence[DraftView]) -> TreeBatch:
+            rows = [view.row for view in views]
+            return self._grow(views, self._follower.read(rows, [texts[row] for row in rows]))
+
+        return draft_where(batch, [self._room(view, texts[view.row]) for view in batch.rows], draft)
 
     def _text(self, view: DraftView) -> Sequence[int]:
         """Return what the model reads of a row; nothing for a row that pauses."""
         return view.ids
 
-    def _grow(self, views: Sequence[DraftView], logits: torch.Tensor, common: Common | None = None) -> TreeBatch:
+    def _grow(self, views: Sequence[DraftView], logits: torch.Tensor, common: Intersection | None = None) -> TreeBatch:
         """Grow trees from the model's logits after the texts, of all tokens or of those in common."""
         ids = None if common is None else common.id_map
 
         def law(view: DraftView, logits: torch.Tensor) -> torch.Tensor:
-            logits = logits[..., : self._shared] if common is None else common.restrict(logits)
-            heat: float | None = self.options.temperature
-            return view.law(logits) if heat is None else (logits.double() / heat).softmax(-1)
+            return self._law(view, logits[..., : self._shared] if common is None else common.restrict(logits))
 
         def guess(tokens: torch.Tensor, parents: torch.Tensor | None) -> torch.Tensor:
             return self._follower.guess(tokens if common is None else common.draft_ids[tokens], parents)
 
         if views[0].wants_q:
             return draw_trees(views, self._shape(), law, logits, guess, ids)
-        expansion = Expansion(views, self._shape(), law, self._sharpness, ids)
-        trees = expansion.grow(logits, guess)
-        if expansion.first is not None:
-            self._scores |= {view.row: (scores, ids) for view, scores in zip(views, expansion.first, strict=True)}
-        return trees
+        return self._expand(views, self._shape(), logits, guess, ids, law)
 
     def _shape(self) -> Shape:
         options = self.options

@@ -14,18 +14,14 @@ from pydantic import Field
 from outrider import (
     Choices,
     DraftBatch,
-    Drafter,
     DrafterOptions,
-    DraftTree,
     DraftView,
-    Expansion,
     HeadsReport,
     InputError,
     ModelError,
     Needs,
     OutcomeBatch,
     Shape,
-    Sharpness,
     TargetInfo,
     TreeBatch,
     draw_choices,
@@ -33,6 +29,7 @@ from outrider import (
     place_of,
     raw_scores,
 )
+from outrider_drafters.ahead import Ahead, AheadOptions, draft_where
 from outrider_drafters.medusa_checkpoint import read_heads
 from outrider_drafters.medusa_report import inspect_medusa
 from outrider_drafters.medusa_trees import PRESETS, accuracies, preset
@@ -41,7 +38,7 @@ _DERIVED: Final = "derived"
 _DYNAMIC: Final = "dynamic"
 
 
-class MedusaOptions(DrafterOptions):
+class MedusaOptions(AheadOptions):
     """Options of `medusa`."""
 
     heads: str | None = Field(default=None, description="the folder of the heads; required")
@@ -54,8 +51,6 @@ class MedusaOptions(DrafterOptions):
         default=None, ge=1, le=64, description="most nodes; by default 24, or all of a given tree"
     )
     branching: int | None = Field(default=None, ge=1, le=64, description="candidates of a depth; by default 10")
-    temperature: float | None = Field(default=None, gt=0.0, description="of the draft; by default the target's")
-    coupled: bool = Field(default=True, description="choose with the target's own noise where it draws by it")
     dtype: str | None = Field(default=None, description="of the heads; by default the target's")
     device: str | None = Field(default=None, description="of the heads; by default the target's")
 
@@ -68,7 +63,7 @@ class _State:
     values: torch.Tensor
 
 
-class Medusa(Drafter[MedusaOptions]):
+class Medusa(Ahead):
     """Lets heads on the target's last state guess the tokens after the next."""
 
     name: ClassVar[str] = "medusa"
@@ -96,9 +91,7 @@ class Medusa(Drafter[MedusaOptions]):
         self._depth = self._choices.depth
         if options.tree == _DYNAMIC:  # as deep as there are heads, whatever shape is the best on average
             self._depth = options.depth or heads.shape.heads
-        self._sharpness = Sharpness()
         self._states: dict[int, _State] = {}
-        self._scores: dict[int, torch.Tensor] = {}
 
     @classmethod
     def inspect_heads(cls, folder: Path, target: TargetInfo | None) -> HeadsReport | None:
@@ -147,9 +140,7 @@ class Medusa(Drafter[MedusaOptions]):
             if features is not None and features.kept:
                 last = features.states[self.target.num_layers][features.kept[-1]]
                 self._states[outcome.row] = _State(features.first + len(features.kept) - 1, last.clone())
-            scores = self._scores.pop(outcome.row, None)
-            if scores is not None and outcome.tokens:
-                self._sharpness.learn(scores, outcome.tokens[0], self._id_map)
+            self._learn(outcome)
 
     def truncate(self, row: int, length: int) -> None:  # noqa: ARG002
         """Forget the state: the next turn brings one."""
@@ -157,22 +148,21 @@ class Medusa(Drafter[MedusaOptions]):
 
     def end(self, rows: Sequence[int]) -> None:
         """Drop the rows."""
+        super().end(rows)
         for row in rows:
             self._states.pop(row, None)
-            self._scores.pop(row, None)
 
     def propose(self, batch: DraftBatch) -> TreeBatch:
         """Propose trees of the heads' candidates; nothing for a row whose last state is not known."""
-        places = [at for at, view in enumerate(batch.rows) if self._ready(view)]
-        views = [batch.rows[at] for at in places]
-        if not views:
-            return TreeBatch.pack([DraftTree()] * len(batch.rows))
+        return draft_where(batch, [self._ready(view) for view in batch.rows], self._draft)
+
+    def _draft(self, views: Sequence[DraftView]) -> TreeBatch:
         states = torch.stack([self._states[view.row].values for view in views])
         depth = min(self._depth, max(view.max_depth for view in views))
         logits = self._heads(states.to(self._device, self._dtype), depth)
         if self._id_map is not None:
             self._id_map = self._id_map.to(logits.device)
-        return self._grow(views, logits).among(places, len(batch.rows))
+        return self._grow(views, logits)
 
     def _ready(self, view: DraftView) -> bool:
         state = self._states.get(view.row)
@@ -196,12 +186,14 @@ class Medusa(Drafter[MedusaOptions]):
         options = self.options
         nodes, branching = options.nodes or 24, min(options.branching or 10, self._vocab)
         shape = Shape(logits.shape[1], branching, nodes, nodes, coupled=options.coupled)
-        expansion = Expansion(views, shape, self._law, self._sharpness, self._id_map)
         later: Iterator[torch.Tensor] = iter(logits.unbind(1)[1:])
-        trees = expansion.grow(logits[:, 0], lambda tokens, parents: next(later)[:, None])  # noqa: ARG005
-        if expansion.first is not None:
-            self._scores |= {view.row: scores for view, scores in zip(views, expansion.first, strict=True)}
-        return trees
+        return self._expand(
+            views,
+            shape,
+            logits[:, 0],
+            lambda tokens, parents: next(later)[:, None],  # noqa: ARG005
+            self._id_map,
+        )
 
     def _candidates(self, views: Sequence[DraftView], logits: torch.Tensor) -> tuple[torch.Tensor, bool]:
         """Return draft ids `[rows, depth, ranks]`, and whether they were chosen with noise."""
@@ -215,10 +207,6 @@ class Medusa(Drafter[MedusaOptions]):
             values, tokens = torch.cat(raw).topk(ranks)
             found.append(tokens.masked_fill(values == -torch.inf, -1))
         return torch.stack(found), True
-
-    def _law(self, view: DraftView, logits: torch.Tensor) -> torch.Tensor:
-        heat = self.options.temperature
-        return view.law(logits) if heat is None else (logits.double() / heat).softmax(-1)
 
 
 @hookimpl

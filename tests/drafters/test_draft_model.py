@@ -102,39 +102,21 @@ def test_expected_acceptance_is_the_overlap_of_the_laws() -> None:
     options = {"model": model, "draft_tokens": 1}
     expected, accepted, steps = 0.0, 0, 0
     for seed in range(12):
-        result = outrider.generate(
-            target,
-            prompt,
-            "draft-model",
-            options,
-            max_new_tokens=40,
-            temperature=1.0,
-            top_k=0,
-            rule="rejection",
-            seed=seed,
-            adaptive=False,
-        )
+        drafted: dict[str, Any] = {
+            "drafter": "draft-model",
+            "drafter_options": options,
+            "seed": seed,
+            "adaptive": False,
+        }
+        drafted |= {"max_new_tokens": 40, "temperature": 1.0, "top_k": 0, "rule": "rejection"}
+        result = outrider.generate(target, prompt, **drafted)
         ids = [*prompt, *result.token_ids]
         with torch.no_grad():
             p, q = (one(torch.tensor([ids])).logits[0].softmax(-1) for one in (target.model, model))
         place = len(prompt) + 1
         accepted += result.stats.num_accepted_draft_tokens
         steps += result.stats.num_spec_steps
-        lengths = [
-            len(step.tokens)
-            for step in outrider.stream(
-                target,
-                prompt,
-                "draft-model",
-                options,
-                max_new_tokens=40,
-                temperature=1.0,
-                top_k=0,
-                rule="rejection",
-                seed=seed,
-                adaptive=False,
-            )
-        ][1:]
+        lengths = [len(step.tokens) for step in outrider.stream(target, prompt, **drafted)][1:]
         for length in lengths[: result.stats.num_spec_steps]:
             expected += float(torch.minimum(p[place - 1], q[place - 1]).sum())
             place += length

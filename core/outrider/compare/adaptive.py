@@ -1,7 +1,6 @@
 """Adaptive decoding against plain decoding and against fixed lengths, in interleaved pairs."""
 
 import copy
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from statistics import median
@@ -14,7 +13,7 @@ from outrider.compare import contestants
 from outrider.compare.demo import WARM_UP
 from outrider.compare.figures import Interval, median_interval
 from outrider.compare.prompts import BUILTIN
-from outrider.compare.runner import Contestant, Run, run
+from outrider.compare.runner import Contestant, Run, print_run, run
 from outrider.plugins.words import make_drafter
 from outrider.prompt_file import NamedPrompt
 from outrider.target.model import Target
@@ -51,7 +50,7 @@ def adaptive(
         for one in chosen.values():
             one(WARM_UP)
         file = record / f"adaptive-{name}.jsonl" if record else None
-        return run(chosen, prompts, rounds, settings, file, _progress)
+        return run(chosen, prompts, rounds, settings, file, print_run)
 
     lines, good = list[str](), True
     for name, drafter, prompts in (
@@ -116,7 +115,3 @@ def _by_round(runs: Sequence[Run], contestant: str, value: Callable[[Run], float
 
 def _seconds(one: Run) -> float:
     return one.seconds
-
-
-def _progress(one: Run) -> None:
-    print(f"  {one.prompt} {one.round + 1}: {one.contestant} {one.rate:.1f} tokens/s", file=sys.stderr)  # noqa: T201

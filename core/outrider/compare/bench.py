@@ -1,6 +1,5 @@
 """The benchmark: this loop against transformers' own, in interleaved pairs, as ratios with intervals."""
 
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,7 +10,7 @@ from outrider.compare import contestants
 from outrider.compare.demo import WARM_UP
 from outrider.compare.figures import Interval, median_interval, ratios
 from outrider.compare.prompts import BUILTIN
-from outrider.compare.runner import Contestant, Outcome, Run, run
+from outrider.compare.runner import Contestant, Outcome, Run, print_run, run
 from outrider.prompt_file import NamedPrompt
 from outrider.target.model import Target
 
@@ -65,11 +64,7 @@ def _measure(
         one(WARM_UP)
     if record is not None:
         record.mkdir(parents=True, exist_ok=True)
-    return run(chosen, [prompt], pairs, settings, record / f"{name}.jsonl" if record else None, _progress)
-
-
-def _progress(one: Run) -> None:
-    print(f"  {one.prompt} {one.round + 1}: {one.contestant} {one.rate:.1f} tokens/s", file=sys.stderr)  # noqa: T201
+    return run(chosen, [prompt], pairs, settings, record / f"{name}.jsonl" if record else None, print_run)
 
 
 def _ratio(runs: list[Run], contestant: str, baseline: str) -> Interval:

@@ -12,7 +12,7 @@ from outrider.compare import contestants, peers
 from outrider.compare.demo import WARM_UP
 from outrider.compare.figures import median_interval, ratios
 from outrider.compare.prompts import BUILTIN
-from outrider.compare.runner import Contestant, Run, run
+from outrider.compare.runner import Contestant, Run, print_run, run
 from outrider.prompt_file import NamedPrompt
 from outrider.target.model import Target
 
@@ -47,7 +47,7 @@ def lookups(
             print(f"{name} is not installed and left out", file=sys.stderr)  # noqa: T201
     for one in chosen.values():
         one(WARM_UP)
-    runs = run(chosen, prompts, rounds, {"options": options, "draft_tokens": DRAFT_TOKENS}, report=_progress)
+    runs = run(chosen, prompts, rounds, {"options": options, "draft_tokens": DRAFT_TOKENS}, report=print_run)
     dtype = str(target.info.dtype).removeprefix("torch.")
     table = Table(
         title=f"lookups with drafts of {DRAFT_TOKENS} beside ngram, greedy, {dtype} on {target.info.device}, "
@@ -73,7 +73,3 @@ def _figures(runs: Sequence[Run], prompt: str, name: str) -> tuple[str, ...]:
         str(median_interval(ratios(runs, "ngram", name, prompt))),
         "yes" if same else "no",
     )
-
-
-def _progress(one: Run) -> None:
-    print(f"  {one.prompt} {one.round + 1}: {one.contestant} {one.rate:.1f} tokens/s", file=sys.stderr)  # noqa: T201

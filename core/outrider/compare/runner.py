@@ -5,6 +5,7 @@ all of them; figures are compared within a round.
 """
 
 import json
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -83,6 +84,11 @@ def run(
                 runs.append(found)
                 report(found)
     return runs
+
+
+def print_run(one: Run) -> None:
+    """Say on stderr how fast a run was."""
+    print(f"  {one.prompt} {one.round + 1}: {one.contestant} {one.rate:.1f} tokens/s", file=sys.stderr)  # noqa: T201
 
 
 def _taken_up(record: Path | None, settings: Mapping[str, Any]) -> list[Run]:

@@ -83,7 +83,7 @@ class TreeGroup:
 
     def extend(self, given: Sequence[Given | None]) -> None:
         """See `Group`."""
-        self._cache.keep(len(self._cache) - self._width(), [[]] * self.rows)
+        self._cache.keep(len(self._cache) - len(self._branches), [[]] * self.rows)
         self._clear()
         given = [
             one if one is not None and one[0] <= len(held) else None
@@ -112,14 +112,11 @@ class TreeGroup:
 
     def select(self, kept: Sequence[int]) -> None:
         """See `Group`."""
-        self._settle([self._texts[at] if at in kept else None for at in range(self.rows)], whole=True)
+        self._settle([None] * self.rows)
         self._tier.select(self._cache, kept)
         self._texts, self._sure = [self._texts[at] for at in kept], [self._sure[at] for at in kept]
 
-    def _width(self) -> int:
-        return sum(tokens.shape[1] for tokens, _ in self._guesses)
-
-    def _settle(self, texts: Sequence[Sequence[int] | None], *, whole: bool = False) -> None:
+    def _settle(self, texts: Sequence[Sequence[int] | None]) -> None:
         """Keep the guesses that came true, drop the others and what texts no longer begin with."""
         if self._guesses:
             tokens, parents = (torch.cat(part, 1).tolist() for part in zip(*self._guesses, strict=True))
@@ -127,12 +124,12 @@ class TreeGroup:
                 [] if text is None or sure < len(held) else _came_true(text[len(held) : -1], own, below)
                 for text, held, sure, own, below in zip(texts, self._texts, self._sure, tokens, parents, strict=True)
             ]
-            self._cache.keep(len(self._cache) - self._width(), paths)
+            self._cache.keep(len(self._cache) - len(self._branches), paths)
             for held, path, own in zip(self._texts, paths, tokens, strict=True):
                 held += [own[node] for node in path]
         self._clear()
         keep = [
-            len(held) if text is None or whole else _agreement(held, text, sure)
+            len(held) if text is None else _agreement(held, text, sure)
             for held, text, sure in zip(self._texts, texts, self._sure, strict=True)
         ]
         self._shorten(keep)
