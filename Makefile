@@ -10,6 +10,8 @@ MIN := .venv-min
 OLDEST := 5.20.0
 MIN_READY := $(MIN)/.ready-$(OLDEST)
 MIN_TESTS := tests/target tests/decode tests/verify/test_processors.py tests/verify/test_sampling.py tests/test_turns.py tests/test_hf_generate.py
+# Drafters that run models of transformers, read its configs or its tokenizers.
+MIN_TESTS += $(addprefix tests/drafters/test_,draft_model.py early_exit.py eagle*.py medusa.py translation.py vocabularies.py)
 ORACLE := .venv-oracle
 ORACLE_READY := $(ORACLE)/.ready
 
