@@ -28,6 +28,7 @@ from outrider.draft.guard import Guard
 from outrider.draft.heads import HeadsReport, ReadsHeads
 from outrider.draft.laws import POINT, DraftLaws
 from outrider.draft.merge import merge
+from outrider.draft.training import Losses, TrainBatch, Trainee, Trains, TrainStart
 from outrider.draft.tree import ROOT, DraftTree
 from outrider.errors import (
     ConfigError,
@@ -39,6 +40,7 @@ from outrider.errors import (
     OutriderError,
     PluginError,
     UnknownDrafterError,
+    first_line,
 )
 from outrider.generation import Result, Stream, generate, generate_batch, stream
 from outrider.hf_generate import Decoder, decoder
@@ -95,6 +97,7 @@ __all__ = (
     "InputError",
     "Inspection",
     "Law",
+    "Losses",
     "ModelError",
     "Needs",
     "Outcome",
@@ -118,6 +121,10 @@ __all__ = (
     "Target",
     "TargetInfo",
     "TokenView",
+    "TrainBatch",
+    "TrainStart",
+    "Trainee",
+    "Trains",
     "TreeBatch",
     "UnknownDrafterError",
     "best_size",
@@ -127,6 +134,7 @@ __all__ = (
     "draw_choices",
     "draw_trees",
     "explain",
+    "first_line",
     "generate",
     "generate_batch",
     "grow_choices",

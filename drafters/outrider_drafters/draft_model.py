@@ -10,10 +10,12 @@ import torch
 from pydantic import Field
 
 import outrider
-from outrider import DrafterOptions, DraftView, InputError, Target, TreeBatch, hookimpl
+from outrider import DrafterOptions, DraftView, InputError, Target, Trainee, TrainStart, TreeBatch, hookimpl
 from outrider_drafters.crossing import Crossing
+from outrider_drafters.draft_model_training import DraftModelTrainOptions, make_trainee
 from outrider_drafters.following import Following, FollowingOptions
 from outrider_drafters.intersection import Intersection
+from outrider_drafters.shared_model import read_shared, shares_embeddings
 from outrider_drafters.tokenizers import first_difference
 
 
@@ -35,7 +37,15 @@ class DraftModel(Following):
     requires_api: ClassVar[tuple[int, int]] = (0, 1)
     Options: ClassVar[type[DrafterOptions]] = DraftModelOptions
 
+    TrainOptions: ClassVar[type[DrafterOptions]] = DraftModelTrainOptions
+    trained_as: ClassVar[str] = "model"
+
     _crossing: Crossing | None = None
+
+    @classmethod
+    def trainee(cls, start: TrainStart, options: DraftModelTrainOptions) -> Trainee:
+        """Make a draft model to train; see `outrider.Trains`."""
+        return make_trainee(start, options)
 
     def _load(self) -> Target:
         """Load the draft model and make sure that it can serve this target.
@@ -53,7 +63,10 @@ class DraftModel(Following):
         elif isinstance(options.model, str):
             device = options.device or (None if target.device.type == "meta" else str(target.device))
             dtype = options.dtype or str(target.dtype).removeprefix("torch.")
-            model = outrider.load(options.model, dtype=dtype, device=device)
+            if shares_embeddings(options.model):
+                model = outrider.load(read_shared(options.model, target), tokenizer=target.tokenizer)
+            else:
+                model = outrider.load(options.model, dtype=dtype, device=device)
         elif options.dtype or options.device:
             raise InputError("drafter 'draft-model': a loaded model keeps its dtype and device; leave both out")
         else:

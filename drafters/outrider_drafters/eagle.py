@@ -26,6 +26,8 @@ from outrider import (
     RowStart,
     Shape,
     TargetInfo,
+    Trainee,
+    TrainStart,
     TreeBatch,
     draw_trees,
     grow_choices,
@@ -36,6 +38,7 @@ from outrider_drafters.eagle_config import Method
 from outrider_drafters.eagle_layer import EagleLayer, load_layer
 from outrider_drafters.eagle_reader import EagleGroup, Pairs
 from outrider_drafters.eagle_report import inspect_eagle
+from outrider_drafters.eagle_training import EagleTrainOptions, make_trainee
 
 _LATE = 2048
 """Pairs of a row that are read at once; more of a prompt are not kept waiting for the next draft."""
@@ -78,6 +81,8 @@ class Eagle(Ahead):
     method: ClassVar[Method] = "eagle"
     requires_api: ClassVar[tuple[int, int]] = (0, 1)
     Options: ClassVar[type[DrafterOptions]] = EagleOptions
+    TrainOptions: ClassVar[type[DrafterOptions]] = EagleTrainOptions
+    trained_as: ClassVar[str] = "heads"
 
     def __init__(self, target: TargetInfo, options: EagleOptions) -> None:
         super().__init__(target, options)
@@ -90,6 +95,11 @@ class Eagle(Ahead):
         self._choices = None if options.tree == "dynamic" else self._read_tree(options.tree)
         self._rows = EagleRows(self._layer)
         self._new: dict[int, list[Pairs]] = {}
+
+    @classmethod
+    def trainee(cls, start: TrainStart, options: EagleTrainOptions) -> Trainee:
+        """Make a head to train; see `outrider.Trains`."""
+        return make_trainee(cls.method, start, options)
 
     @classmethod
     def inspect_heads(cls, folder: Path, target: TargetInfo | None) -> HeadsReport | None:

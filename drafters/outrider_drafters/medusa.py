@@ -23,6 +23,8 @@ from outrider import (
     OutcomeBatch,
     Shape,
     TargetInfo,
+    Trainee,
+    TrainStart,
     TreeBatch,
     draw_choices,
     hookimpl,
@@ -32,6 +34,7 @@ from outrider import (
 from outrider_drafters.ahead import Ahead, AheadOptions, draft_where
 from outrider_drafters.medusa_checkpoint import read_heads
 from outrider_drafters.medusa_report import inspect_medusa
+from outrider_drafters.medusa_training import MedusaTrainOptions, make_trainee
 from outrider_drafters.medusa_trees import PRESETS, accuracies, preset
 
 _DERIVED: Final = "derived"
@@ -69,6 +72,8 @@ class Medusa(Ahead):
     name: ClassVar[str] = "medusa"
     requires_api: ClassVar[tuple[int, int]] = (0, 1)
     Options: ClassVar[type[DrafterOptions]] = MedusaOptions
+    TrainOptions: ClassVar[type[DrafterOptions]] = MedusaTrainOptions
+    trained_as: ClassVar[str] = "heads"
 
     def __init__(self, target: TargetInfo, options: MedusaOptions) -> None:
         super().__init__(target, options)
@@ -92,6 +97,11 @@ class Medusa(Ahead):
         if options.tree == _DYNAMIC:  # as deep as there are heads, whatever shape is the best on average
             self._depth = options.depth or heads.shape.heads
         self._states: dict[int, _State] = {}
+
+    @classmethod
+    def trainee(cls, start: TrainStart, options: MedusaTrainOptions) -> Trainee:
+        """Make heads to train; see `outrider.Trains`."""
+        return make_trainee(start, options)
 
     @classmethod
     def inspect_heads(cls, folder: Path, target: TargetInfo | None) -> HeadsReport | None:
