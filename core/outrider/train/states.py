@@ -103,7 +103,7 @@ def store_states(
     Args:
         target: whose.
         examples: texts.
-        layers: which states.
+        layers: which states; a folder that holds these and more is used as it is.
         folder: is made; shards in it that belong to other text, layers or another target are refused.
         tokens: most of one forward.
         share: which part of the shards this process computes, of how many.
@@ -112,11 +112,10 @@ def store_states(
     Raises:
         InputError: the folder holds other states, or can't be written.
     """
-    computed = OnlineStates(target, layers)
     shards = range(0, len(examples), _SHARD)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        _claim(folder, _contents(target, examples, layers))
+        computed = OnlineStates(target, _claim(folder, _contents(target, examples), layers))
         for number, first in enumerate(shards):
             file = folder / _shard_name(number)
             if number % share[1] == share[0] and not file.exists():
@@ -130,24 +129,29 @@ def _shard_name(number: int) -> str:
     return f"states-{number:05d}.safetensors"
 
 
-def _contents(target: Target, examples: Sequence[Example], layers: Sequence[int]) -> dict[str, Any]:
+def _contents(target: Target, examples: Sequence[Example]) -> dict[str, Any]:
     text = hashlib.sha256()
     for one in examples:
         text.update(json.dumps(one.ids).encode())
     weight = target.model.get_input_embeddings().weight  # type: ignore[union-attr]
     sample = weight.detach().flatten()[:4096].float().cpu().numpy().tobytes()
-    return {"text": text.hexdigest(), "layers": list(layers), "target": hashlib.sha256(sample).hexdigest()}
+    return {"text": text.hexdigest(), "target": hashlib.sha256(sample).hexdigest()}
 
 
-def _claim(folder: Path, contents: Mapping[str, Any]) -> None:
+def _claim(folder: Path, contents: Mapping[str, Any], layers: Sequence[int]) -> list[int]:
+    """Return the layers whose states a folder holds, which are those that are wanted where it was empty."""
     index = folder / "states.json"
     if not index.exists():
         kept = index.with_suffix(f".{os.getpid()}")
-        kept.write_text(json.dumps(contents), encoding="utf-8")
+        kept.write_text(json.dumps({**contents, "layers": list(layers)}), encoding="utf-8")
         kept.replace(index)
-    elif (held := json.loads(index.read_text(encoding="utf-8"))) != contents:
-        other = ", ".join(name for name in contents if held.get(name) != contents[name])
-        raise InputError(f"{folder} holds states of other {other}: give another folder, or delete it")
+    held = json.loads(index.read_text(encoding="utf-8"))
+    other = [name for name in contents if held.get(name) != contents[name]]
+    found: list[int] = held.get("layers", [])
+    if other or not set(layers) <= set(found):
+        what = f"another {' and '.join(other)}" if other else f"layers {found}, and {list(layers)} are wanted"
+        raise InputError(f"{folder} holds states of {what}: give another folder, or delete it")
+    return found
 
 
 def _shard(computed: OnlineStates, examples: Sequence[Example], device: torch.device, tokens: int) -> dict[str, Any]:
