@@ -9,11 +9,10 @@ from typing import Any, Final
 
 import torch
 from pydantic import Field
-from torch import nn
 
 from outrider import DrafterOptions, InputError, Losses, TrainBatch, Trainee, TrainStart
 from outrider_drafters.eagle_checkpoint import read_eagle
-from outrider_drafters.eagle_config import EagleConfig, LayerIds, Method
+from outrider_drafters.eagle_config import EagleConfig, LayerIds, Layout, Method
 from outrider_drafters.eagle_lessons import Lessons
 from outrider_drafters.eagle_network import EagleNetwork
 from outrider_drafters.eagle_writing import write_eagle
@@ -67,7 +66,7 @@ class EagleTrainee(Trainee):
         self._teacher = Teacher(parts, tokens, options.top_k, options.top_k_weight)
         self._last = start.target.num_layers
         self.layers = tuple(sorted({*config.feature_layers, self._last}))
-        self.register_buffer("tokens", tokens, persistent=False)
+        self._tokens = tokens
 
     def forward(self, batch: TrainBatch) -> Losses:
         """Unroll the head over a batch and compare every step with the target."""
@@ -105,13 +104,13 @@ class EagleTrainee(Trainee):
         """Write the head as speculators do."""
         tensors = {name: one.detach().to(torch.bfloat16) for name, one in self.network.state_dict().items()}
         if self._config.draft_vocab_size < self._config.vocab_size:
-            ids = self.tokens.cpu()  # type: ignore[operator]
+            ids = self._tokens.cpu()
             marks = torch.zeros(self._config.vocab_size, dtype=torch.bool)
             marks[ids] = True
             tensors |= {"d2t": ids - torch.arange(len(ids)), "t2d": marks}
-        layout = "speculators" if self._config.method == "eagle3" else "safeailab"
+        layout: Layout = "speculators" if self._config.method == "eagle3" else "safeailab"
         target = {"name": self._start.model, "architecture": _architecture(self._start)}
-        write_eagle(folder, self._config, {name: one.cpu() for name, one in tensors.items()}, layout, target)  # type: ignore[arg-type]
+        write_eagle(folder, self._config, {name: one.cpu() for name, one in tensors.items()}, layout, target)
 
 
 def make_trainee(method: Method, start: TrainStart, options: EagleTrainOptions) -> EagleTrainee:
@@ -206,6 +205,3 @@ def _begin(network: EagleNetwork, start: TrainStart, tokens: torch.Tensor, *, fr
 def _architecture(start: TrainStart) -> str:
     found = getattr(start.target.parts.config, "architectures", None)  # type: ignore[union-attr]
     return found[0] if found else "LlamaForCausalLM"
-
-
-_: type[nn.Module] = EagleTrainee
