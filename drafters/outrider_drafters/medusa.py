@@ -16,6 +16,7 @@ from outrider import (
     DraftBatch,
     DrafterOptions,
     DraftView,
+    HeadsFolder,
     HeadsReport,
     InputError,
     ModelError,
@@ -41,7 +42,7 @@ _DYNAMIC: Final = "dynamic"
 class MedusaOptions(AheadOptions):
     """Options of `medusa`."""
 
-    heads: str | None = Field(default=None, description="the folder of the heads; required")
+    heads: HeadsFolder | None = Field(default=None, description="the folder of the heads; required")
     tree: str = Field(
         default=_DERIVED,
         description="derived from how often heads are right, dynamic (by score), mc_sim_7b_63, or a file of paths of ranks",
@@ -74,8 +75,8 @@ class Medusa(Ahead):
         super().__init__(target, options)
         if options.heads is None:
             raise InputError(
-                "drafter 'medusa' needs heads: medusa[heads=FOLDER], trained for this very target (the published layouts "
-                "of Medusa and of vLLM are read)"
+                "drafter 'medusa' needs heads: medusa[heads=FOLDER], trained for this very model; "
+                "`outrider heads inspect FOLDER` says what a folder holds"
             )
         try:
             heads, id_map = read_heads(options.heads, target)
