@@ -10,7 +10,7 @@ import torch
 from pydantic import Field
 
 import outrider
-from outrider import DrafterOptions, DraftView, InputError, Target, TreeBatch, hookimpl
+from outrider import DrafterOptions, DraftView, InputError, OutriderError, Target, TreeBatch, hookimpl, inspect_heads
 from outrider_drafters.crossing import Crossing
 from outrider_drafters.following import Following, FollowingOptions
 from outrider_drafters.intersection import Intersection
@@ -53,6 +53,7 @@ class DraftModel(Following):
         elif isinstance(options.model, str):
             device = options.device or (None if target.device.type == "meta" else str(target.device))
             dtype = options.dtype or str(target.dtype).removeprefix("torch.")
+            _check_whole(options.model)
             model = outrider.load(options.model, dtype=dtype, device=device)
         elif options.dtype or options.device:
             raise InputError("drafter 'draft-model': a loaded model keeps its dtype and device; leave both out")
@@ -99,6 +100,18 @@ class DraftModel(Following):
         if common is None:
             return self._crossing.draft(views, logits, self._follower, self.options.draft_tokens)
         return super()._grow(views, logits, common)
+
+
+def _check_whole(name: str) -> None:
+    """Refuse a folder of trained heads: they are no model, though some can be loaded as one."""
+    try:
+        found = inspect_heads(name)
+    except OutriderError:  # no folder, or no heads
+        return
+    if not found.in_model:
+        raise InputError(
+            f"drafter 'draft-model': {name} holds heads of {found.drafter}, not a model; pick {found.drafter}[heads={name}]"
+        )
 
 
 @hookimpl
