@@ -28,6 +28,7 @@ from outrider.draft.guard import Guard
 from outrider.draft.heads import HeadsFolder, HeadsReport, ReadsHeads, heads_folder
 from outrider.draft.laws import POINT, DraftLaws
 from outrider.draft.merge import merge
+from outrider.draft.training import Losses, TrainBatch, Trainee, Trains, TrainStart
 from outrider.draft.tree import ROOT, DraftTree
 from outrider.errors import (
     ConfigError,
@@ -39,11 +40,13 @@ from outrider.errors import (
     OutriderError,
     PluginError,
     UnknownDrafterError,
+    first_line,
 )
 from outrider.generation import Result, Stream, generate, generate_batch, stream
 from outrider.hf_generate import Decoder, decoder
 from outrider.plugins.heads import inspect_heads, not_heads_of
 from outrider.plugins.hookspecs import hookimpl
+from outrider.plugins.offers import find_heads
 from outrider.plugins.registry import DrafterRecord, registry
 from outrider.plugins.words import DrafterWord, choose, make_drafter
 from outrider.target.attention import PositionTable
@@ -96,6 +99,7 @@ __all__ = (
     "InputError",
     "Inspection",
     "Law",
+    "Losses",
     "ModelError",
     "Needs",
     "Outcome",
@@ -119,6 +123,10 @@ __all__ = (
     "Target",
     "TargetInfo",
     "TokenView",
+    "TrainBatch",
+    "TrainStart",
+    "Trainee",
+    "Trains",
     "TreeBatch",
     "UnknownDrafterError",
     "best_size",
@@ -128,6 +136,8 @@ __all__ = (
     "draw_choices",
     "draw_trees",
     "explain",
+    "find_heads",
+    "first_line",
     "generate",
     "generate_batch",
     "grow_choices",

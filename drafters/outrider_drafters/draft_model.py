@@ -10,17 +10,34 @@ import torch
 from pydantic import Field
 
 import outrider
-from outrider import DrafterOptions, DraftView, InputError, OutriderError, Target, TreeBatch, hookimpl, inspect_heads
+from outrider import (
+    DrafterOptions,
+    DraftView,
+    InputError,
+    OutriderError,
+    Target,
+    Trainee,
+    TrainStart,
+    TreeBatch,
+    find_heads,
+    hookimpl,
+    inspect_heads,
+)
 from outrider_drafters.crossing import Crossing
+from outrider_drafters.draft_model_training import DraftModelTrainOptions, make_trainee
 from outrider_drafters.following import Following, FollowingOptions
 from outrider_drafters.intersection import Intersection
+from outrider_drafters.shared_model import read_shared, shares_embeddings
 from outrider_drafters.tokenizers import first_difference
 
 
 class DraftModelOptions(FollowingOptions):
     """Options of `draft-model`."""
 
-    model: Any = Field(default=None, description="a folder, a Hub id, a loaded model or target; required")
+    model: Any = Field(
+        default=None,
+        description="a folder, a Hub id, a loaded model or target; by default one that a package offers",
+    )
     dtype: str | None = Field(default=None, description="of the draft model; by default the target's")
     device: str | None = Field(default=None, description="of the draft model; by default the target's")
     tokenizer: Literal["same", "other", "unchecked"] = Field(
@@ -35,7 +52,15 @@ class DraftModel(Following):
     requires_api: ClassVar[tuple[int, int]] = (0, 1)
     Options: ClassVar[type[DrafterOptions]] = DraftModelOptions
 
+    TrainOptions: ClassVar[type[DrafterOptions]] = DraftModelTrainOptions
+    trained_as: ClassVar[str] = "model"
+
     _crossing: Crossing | None = None
+
+    @classmethod
+    def trainee(cls, start: TrainStart, options: DraftModelTrainOptions) -> Trainee:
+        """Make a draft model to train; see `outrider.Trains`."""
+        return make_trainee(start, options)
 
     def _load(self) -> Target:
         """Load the draft model and make sure that it can serve this target.
@@ -45,16 +70,17 @@ class DraftModel(Following):
         """
         target, options = self.target, self.options
         if options.model is None:
-            raise InputError(
-                "drafter 'draft-model' needs a model: draft-model[model=...], smaller and of the same tokenizer"
-            )
+            options = options.model_copy(update={"model": str(find_heads(self.name, target))})
         if isinstance(options.model, Target) and not (options.dtype or options.device):
             model = options.model
         elif isinstance(options.model, str):
             device = options.device or (None if target.device.type == "meta" else str(target.device))
             dtype = options.dtype or str(target.dtype).removeprefix("torch.")
-            _check_whole(options.model)
-            model = outrider.load(options.model, dtype=dtype, device=device)
+            if shares_embeddings(options.model):
+                model = outrider.load(read_shared(options.model, target), tokenizer=target.tokenizer)
+            else:
+                _check_whole(options.model)
+                model = outrider.load(options.model, dtype=dtype, device=device)
         elif options.dtype or options.device:
             raise InputError("drafter 'draft-model': a loaded model keeps its dtype and device; leave both out")
         else:

@@ -28,8 +28,11 @@ from outrider import (
     RowStart,
     Shape,
     TargetInfo,
+    Trainee,
+    TrainStart,
     TreeBatch,
     draw_trees,
+    find_heads,
     grow_choices,
     hookimpl,
 )
@@ -38,6 +41,7 @@ from outrider_drafters.eagle_config import Method
 from outrider_drafters.eagle_layer import EagleLayer, load_layer
 from outrider_drafters.eagle_reader import EagleGroup, Pairs
 from outrider_drafters.eagle_report import inspect_eagle
+from outrider_drafters.eagle_training import EagleTrainOptions, make_trainee
 
 _LATE = 2048
 """Pairs of a row that are read at once; more of a prompt are not kept waiting for the next draft."""
@@ -46,7 +50,9 @@ _LATE = 2048
 class EagleOptions(AheadOptions):
     """Options of `eagle` and `eagle3`."""
 
-    heads: HeadsFolder | None = Field(default=None, description="the checkpoint's folder; required")
+    heads: HeadsFolder | None = Field(
+        default=None, description="the checkpoint's folder; by default one that a package offers"
+    )
     depth: int = Field(default=5, ge=1, le=16, description="longest draft")
     branching: int = Field(
         default=6, ge=1, le=16, description="tokens below every node that goes on, and nodes that go on"
@@ -80,19 +86,23 @@ class Eagle(Ahead):
     method: ClassVar[Method] = "eagle"
     requires_api: ClassVar[tuple[int, int]] = (0, 1)
     Options: ClassVar[type[DrafterOptions]] = EagleOptions
+    TrainOptions: ClassVar[type[DrafterOptions]] = EagleTrainOptions
+    trained_as: ClassVar[str] = "heads"
 
     def __init__(self, target: TargetInfo, options: EagleOptions) -> None:
         super().__init__(target, options)
         if options.heads is None:
-            raise InputError(
-                f"drafter '{self.name}' needs heads: {self.name}[heads=FOLDER], trained for this very model; "
-                f"`outrider heads inspect FOLDER` says what a folder holds"
-            )
+            options = options.model_copy(update={"heads": str(find_heads(self.name, target))})
         self._layer = load_layer(self.method, target, options)
         self._choices = None if options.tree == "dynamic" else self._read_tree(options.tree)
         self._rows = EagleRows(self._layer)
         self._new: dict[int, list[Pairs]] = {}
         self._told = False
+
+    @classmethod
+    def trainee(cls, start: TrainStart, options: EagleTrainOptions) -> Trainee:
+        """Make a head to train; see `outrider.Trains`."""
+        return make_trainee(cls.method, start, options)
 
     @classmethod
     def inspect_heads(cls, folder: Path, target: TargetInfo | None) -> HeadsReport | None:

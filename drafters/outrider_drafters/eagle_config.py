@@ -60,7 +60,6 @@ class EagleConfig:
         draft_vocab_size: tokens that it can draft.
         rope: its own rotary embedding, never the target's, as transformers' `rope_parameters`.
         max_positions: longest context that its config was written for.
-        positions_key: the key that says so.
         features: how many of the target's states it reads.
         layer_ids: which these are, as the file counts them.
         fc_bias: whether the layer that joins its inputs has a bias.
@@ -78,6 +77,7 @@ class EagleConfig:
         own_head: whether it has a head, or uses the target's.
         own_embeddings: whether it has embeddings, or uses the target's.
         trained_for: the target's name in its file.
+        positions_key: the key that says `max_positions`.
         feature_layers: the states that it reads, in transformers' numbering; empty before `for_target`.
     """
 
@@ -97,7 +97,6 @@ class EagleConfig:
     draft_vocab_size: int
     rope: Mapping[str, Any]
     max_positions: int
-    positions_key: str
     features: int
     layer_ids: LayerIds
     fc_bias: bool = False
@@ -115,6 +114,7 @@ class EagleConfig:
     own_head: bool = True
     own_embeddings: bool = False
     trained_for: str | None = None
+    positions_key: str = "max_position_embeddings"
     feature_layers: tuple[int, ...] = field(default=())
 
     def for_target(self, target: TargetInfo, feature_layers: Sequence[int] | None = None) -> "EagleConfig":

@@ -24,8 +24,11 @@ from outrider import (
     OutcomeBatch,
     Shape,
     TargetInfo,
+    Trainee,
+    TrainStart,
     TreeBatch,
     draw_choices,
+    find_heads,
     hookimpl,
     place_of,
     raw_scores,
@@ -33,6 +36,7 @@ from outrider import (
 from outrider_drafters.ahead import Ahead, AheadOptions, draft_where
 from outrider_drafters.medusa_checkpoint import read_heads
 from outrider_drafters.medusa_report import inspect_medusa
+from outrider_drafters.medusa_training import MedusaTrainOptions, make_trainee
 from outrider_drafters.medusa_trees import PRESETS, accuracies, preset
 
 _DERIVED: Final = "derived"
@@ -42,7 +46,7 @@ _DYNAMIC: Final = "dynamic"
 class MedusaOptions(AheadOptions):
     """Options of `medusa`."""
 
-    heads: HeadsFolder | None = Field(default=None, description="the folder of the heads; required")
+    heads: HeadsFolder | None = Field(default=None, description="their folder; by default one that a package offers")
     tree: str = Field(
         default=_DERIVED,
         description="derived from how often heads are right, dynamic (by score), mc_sim_7b_63, or a file of paths of ranks",
@@ -70,16 +74,15 @@ class Medusa(Ahead):
     name: ClassVar[str] = "medusa"
     requires_api: ClassVar[tuple[int, int]] = (0, 1)
     Options: ClassVar[type[DrafterOptions]] = MedusaOptions
+    TrainOptions: ClassVar[type[DrafterOptions]] = MedusaTrainOptions
+    trained_as: ClassVar[str] = "heads"
 
     def __init__(self, target: TargetInfo, options: MedusaOptions) -> None:
         super().__init__(target, options)
-        if options.heads is None:
-            raise InputError(
-                "drafter 'medusa' needs heads: medusa[heads=FOLDER], trained for this very model; "
-                "`outrider heads inspect FOLDER` says what a folder holds"
-            )
+        folder = options.heads or str(find_heads(self.name, target))
+        self.options = options = options.model_copy(update={"heads": folder})
         try:
-            heads, id_map = read_heads(options.heads, target)
+            heads, id_map = read_heads(folder, target)
         except ModelError as error:
             raise InputError(f"drafter 'medusa': {error}") from error
         dtype, device = place_of(options.dtype, options.device)
@@ -93,6 +96,11 @@ class Medusa(Ahead):
         if options.tree == _DYNAMIC:  # as deep as there are heads, whatever shape is the best on average
             self._depth = options.depth or heads.shape.heads
         self._states: dict[int, _State] = {}
+
+    @classmethod
+    def trainee(cls, start: TrainStart, options: MedusaTrainOptions) -> Trainee:
+        """Make heads to train; see `outrider.Trains`."""
+        return make_trainee(start, options)
 
     @classmethod
     def inspect_heads(cls, folder: Path, target: TargetInfo | None) -> HeadsReport | None:

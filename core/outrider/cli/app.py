@@ -8,7 +8,7 @@ import typer
 from typer.main import get_command
 
 import outrider
-from outrider.cli import drafters, fetch, generate, heads, inspect, plugins
+from outrider.cli import data, drafters, fetch, generate, heads, inspect, plugins, train
 from outrider.errors import OutriderError
 
 app = typer.Typer(
@@ -25,6 +25,8 @@ _UsageError: Final[Any] = next(base for base in typer.BadParameter.__mro__ if ba
 app.command("generate")(generate.command)
 app.command("inspect")(inspect.command)
 app.add_typer(heads.app, name="heads")
+app.add_typer(data.app, name="data")
+app.command("train")(train.command)
 app.command("drafters")(drafters.command)
 app.command("plugins")(plugins.command)
 app.command("fetch")(fetch.command)

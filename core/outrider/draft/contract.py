@@ -115,6 +115,19 @@ class TargetParts(Protocol):
         """
         ...
 
+    @property
+    def config(self) -> Any:
+        """A copy of the config of the model's text part."""
+        ...
+
+    def layer(self, index: int) -> Any:
+        """Return a decoder layer, counted from 0, or from the end below it.
+
+        Raises:
+            ModelError: the model has no list of layers.
+        """
+        ...
+
     def early_exit(self, layers: int) -> Any:
         """Return a transformers model of the target's first decoder layers, with its norm and head and the same weights.
 

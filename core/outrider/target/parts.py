@@ -44,6 +44,28 @@ class Parts:
         """
         return self._ends[1]
 
+    @property
+    def config(self) -> Any:
+        """A copy of the config of the model's text part."""
+        return copy.deepcopy(self._model.config.get_text_config(decoder=True))
+
+    def layer(self, index: int) -> Any:
+        """Return a decoder layer, counted from 0, or from the end below it.
+
+        Raises:
+            ModelError: the model has no list of layers.
+        """
+        return self._model.get_submodule(self._list_of_layers())[index]  # type: ignore[index]
+
+    def _list_of_layers(self) -> str:
+        model: Any = self._model
+        total = compat.decoder_layers(model)
+        found = (name for name, part in model.named_modules() if isinstance(part, nn.ModuleList) and len(part) == total)
+        where: str | None = next(found, None)
+        if model.config.is_encoder_decoder or where is None:
+            raise ModelError(f"{type(model).__name__} has no list of {total} decoder layers")
+        return where
+
     def early_exit(self, layers: int) -> PreTrainedModel:
         """Return a model that leaves after the first decoder layers, with the target's norm and head.
 
@@ -57,10 +79,7 @@ class Parts:
             ModelError: the model's layers are no list that could be shortened.
         """
         model, total = self._model, compat.decoder_layers(self._model)
-        found = (name for name, part in model.named_modules() if isinstance(part, nn.ModuleList) and len(part) == total)
-        where = next(found, None)
-        if model.config.is_encoder_decoder or where is None:
-            raise ModelError(f"{type(model).__name__} has no list of {total} decoder layers that could be shortened")
+        where = self._list_of_layers()
         if not 1 <= layers < total:
             raise ModelError(
                 f"an early exit after {layers} layers: the target has {total}, so 1 to {total - 1} are possible"

@@ -1,0 +1,1 @@
+"""Training heads and draft models for a target, and the text to train them on."""
