@@ -243,7 +243,7 @@ def test_the_draft_model_stays_as_it_was() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({}, r"needs a model: draft-model\[model=...\]"),
+        ({}, r"needs what was trained for this very model, .*draft-model\[model=FOLDER\]"),
         ({"model": "./nowhere"}, "no such folder"),
         (
             {"model": random_eagle(tiny_target(0).info, "eagle")},
