@@ -16,6 +16,7 @@ from outrider import (
     DraftBatch,
     DrafterOptions,
     DraftView,
+    HeadsFolder,
     HeadsReport,
     InputError,
     ModelError,
@@ -45,7 +46,7 @@ _DYNAMIC: Final = "dynamic"
 class MedusaOptions(AheadOptions):
     """Options of `medusa`."""
 
-    heads: str | None = Field(default=None, description="their folder; by default one that a package offers")
+    heads: HeadsFolder | None = Field(default=None, description="their folder; by default one that a package offers")
     tree: str = Field(
         default=_DERIVED,
         description="derived from how often heads are right, dynamic (by score), mc_sim_7b_63, or a file of paths of ranks",

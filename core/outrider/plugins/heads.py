@@ -3,8 +3,9 @@
 from pathlib import Path
 
 from outrider.draft.contract import TargetInfo
-from outrider.draft.heads import HeadsReport, ReadsHeads
+from outrider.draft.heads import HeadsReport, ReadsHeads, heads_folder
 from outrider.errors import DrafterError, InputError, OutriderError, first_line
+from outrider.plugins.folder import describe
 from outrider.plugins.registry import Registry, registry
 
 
@@ -20,9 +21,7 @@ def inspect_heads(folder: str | Path, target: TargetInfo | None = None, known: R
         InputError: there is no such folder, no drafter knows it, or one does and it is wrong.
         DrafterError: no drafter knows it, and one failed in saying so.
     """
-    path = Path(folder).expanduser()
-    if not path.is_dir():
-        raise InputError(f"heads '{folder}': {'a file; give its folder' if path.exists() else 'no such folder'}")
+    path = heads_folder(folder)
     faults: list[OutriderError] = []
     asked: list[str] = []
     for record in (known or registry()).drafters():
@@ -42,4 +41,16 @@ def inspect_heads(folder: str | Path, target: TargetInfo | None = None, known: R
                 return found
     if faults:
         raise faults[0]
-    raise InputError(f"{path} holds no heads that a drafter knows; asked: {', '.join(asked) or 'none reads any'}")
+    known_by = ", ".join(asked) or "none reads any"
+    raise InputError(f"{path} holds no heads that a drafter knows; asked: {known_by}. {describe(path)}")
+
+
+def not_heads_of(drafter: str, folder: Path) -> InputError:
+    """Return the error that a folder holds no heads of a drafter: whose they are, or what else it holds."""
+    try:
+        found = inspect_heads(folder)
+    except OutriderError as error:
+        return InputError(str(error))
+    return InputError(
+        f"{folder} holds heads of {found.drafter} ({found.layout}: {found.parts}); pick -d {found.drafter}, not -d {drafter}"
+    )
