@@ -22,6 +22,7 @@ from outrider.train.evaluation import measure
 from outrider.train.examples import Example
 from outrider.train.run import Job, read_train_options, train, trainable
 from outrider.train.trainer import Figures, Trainer, TrainSettings
+from support import lively
 from train.chatty import target, write_chats
 
 TRAINED = [one.name for one in outrider.drafters() if isinstance(one.drafter, Trains)]
@@ -252,6 +253,34 @@ def test_bad_input_is_told(data: Path, tmp_path: Path) -> None:
     ask.write_text('{"messages": [{"role": "user", "content": "w1"}]}\n')
     with pytest.raises(InputError, match="no chat with an assistant's answer"):
         run(job("medusa", ask, tmp_path / "x"))
+
+
+@pytest.mark.parametrize("drafter", TRAINED)
+def test_a_target_that_shows_nothing_is_refused(drafter: str) -> None:
+    kind = trainable(drafter)
+    start = TrainStart(replace(target().info, parts=None), "tiny", torch.ones(64, dtype=torch.long))
+    with pytest.raises(InputError, match=f"{drafter} can't be trained: the target shows no parts of itself"):
+        kind.trainee(start, read_train_options(kind, OPTIONS[drafter]))
+
+
+def test_a_target_whose_logits_come_about_otherwise_is_refused() -> None:
+    info = outrider.load(lively("t5", num_decoder_layers=2, pad_token_id=0, decoder_start_token_id=0)).info
+    for drafter in TRAINED:
+        kind = trainable(drafter)
+        with pytest.raises(InputError):
+            kind.trainee(TrainStart(info, "t5", torch.ones(64, dtype=torch.long)), read_train_options(kind, {}))
+
+
+def test_hass_looks_at_the_likeliest_tokens_once_more() -> None:
+    kind = trainable("eagle3")
+    found = []
+    for options in ({}, {"top_k": 4}, {"top_k": 4, "top_k_weight": 0.0}):
+        torch.manual_seed(0)
+        start = TrainStart(target().info, "tiny", torch.ones(64, dtype=torch.long))
+        trainee = kind.trainee(start, read_train_options(kind, OPTIONS["eagle3"] | options))
+        found.append(trainee(batch_of([[False] * 4 + [True] * 8], trainee)).total.item())
+    assert found[1] > found[0]
+    assert found[2] == pytest.approx(found[0])
 
 
 def test_states_of_other_text_are_refused(data: Path, tmp_path: Path) -> None:

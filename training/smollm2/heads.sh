@@ -11,7 +11,7 @@ scaled() { awk -v s="$scale" -v n="$1" -v least="$2" 'BEGIN { v = int(n * s); pr
 mkdir -p "$out"
 small=$(awk -v s="$scale" 'BEGIN { print (s < 0.1) }')
 length=768 rows=80
-if [ "$small" = 1 ]; then length=128 rows=16; fi
+if [ "$small" = 1 ]; then length=160 rows=48; fi
 
 # Two halves, so that two processes can make them at once.
 for half in 0 1; do

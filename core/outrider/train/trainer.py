@@ -76,8 +76,10 @@ def accelerator(settings: TrainSettings) -> Any:
     """
     try:
         from accelerate import Accelerator  # type: ignore[import-untyped]
+        from accelerate.state import AcceleratorState  # type: ignore[import-untyped]
     except ImportError as error:
         raise InputError("training needs accelerate: pip install 'outrider[train]'") from error
+    AcceleratorState._reset_state()  # an earlier training of this process may have had another precision
     try:
         return Accelerator(mixed_precision=settings.precision, gradient_accumulation_steps=settings.accumulate)
     except ValueError as error:
