@@ -246,6 +246,10 @@ def test_bad_input_is_told(data: Path, tmp_path: Path) -> None:
         run(job("eagle3", data, tmp_path / "x", options={}))
     with pytest.raises(InputError, match="precision 'fp9'"):
         run(job("medusa", data, tmp_path / "x", replace(SHORT, precision="fp9")))
+    with pytest.raises(
+        InputError, match=r"the text makes \d batches of 9999 tokens, and an update takes 50: give more text"
+    ):
+        run(job("medusa", data, tmp_path / "y", replace(SHORT, batch_tokens=9999, accumulate=50)))
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="can't be written: Not a directory"):
         run(job("medusa", data, tmp_path / "file" / "x"))

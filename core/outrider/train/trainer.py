@@ -96,6 +96,9 @@ class Trainer:
         settings: of the training.
         folder: where heads, `training.pt` and the log `training.jsonl` are kept.
         run: accelerate's, from `accelerator`.
+
+    Raises:
+        InputError: there is less text than one update takes.
     """
 
     def __init__(
@@ -113,10 +116,18 @@ class Trainer:
         optimizer = torch.optim.AdamW(learnt, lr=settings.rate, betas=_BETAS, weight_decay=settings.decay)
         self._module, self._optimizer = run.prepare(trainee.to(run.device), optimizer)
         self._per_step = settings.accumulate * run.num_processes
-        self.steps_per_epoch = max(1, len(self._plan(0)) // self._per_step)
+        self._planned = (0, self._plan(0))
+        # Epochs are packed differently, and every one has as many updates as the shortest.
+        fewest = min(len(self._plan(epoch)) for epoch in range(settings.epochs))
+        self.steps_per_epoch = fewest // self._per_step
+        if not self.steps_per_epoch:
+            raise InputError(
+                f"the text makes {fewest} batches of {settings.batch_tokens} tokens, and an update takes {self._per_step}: give "
+                f"more text, or lower batch_tokens or accumulate"
+            )
         self.schedule = Schedule(settings.rate, settings.epochs * self.steps_per_epoch)
         self.step, self.seconds = 0, 0.0
-        self._sums: Losses | None = None
+        self._sums: torch.Tensor | None = None
         self._warned = False
 
     def resume(self) -> bool:
@@ -221,7 +232,7 @@ class Trainer:
         self.step += 1
 
     def _batches_of(self, epoch: int) -> list[list[int]]:
-        if getattr(self, "_planned", (None, None))[0] != epoch:
+        if self._planned[0] != epoch:
             self._planned = (epoch, self._plan(epoch))
         return self._planned[1]
 
@@ -229,25 +240,12 @@ class Trainer:
         if not self._warned and not bool(losses.count.any()):
             self._warned = True
             warnings.warn("a batch held nothing to learn, so its loss is zero", stacklevel=2)
-        kept = Losses(losses.total.detach(), losses.loss.detach(), losses.right, losses.count)
-        before = self._sums
-        self._sums = (
-            kept
-            if before is None
-            else Losses(
-                before.total + kept.total,
-                before.loss + kept.loss,
-                before.right + kept.right,
-                before.count + kept.count,
-            )
-        )
+        told = torch.stack([losses.loss.double(), losses.right.double(), losses.count.double()]).detach()
+        self._sums = told if self._sums is None else self._sums + told
 
     def _figures(self) -> Figures:
-        sums, self._sums = self._sums, None
-        if sums is None:
-            raise ValueError("nothing was trained since the last figures")
-        told = torch.stack([sums.loss.double(), sums.right.double(), sums.count.double()])
-        losses, hits, count = self._run.reduce(told)
+        told, self._sums = self._run.reduce(self._sums), None
+        losses, hits, count = told
         count = count.clamp(min=1)
         loss, right = (losses / count).tolist(), (hits / count).tolist()
         rate = self.schedule.rate(max(0, self.step - 1))
