@@ -25,7 +25,7 @@ from outrider.draft.expansion import Expansion, Guess, Law, Shape, Sharpness, ra
 from outrider.draft.features import Features, Needs, layer_output
 from outrider.draft.fixed import grow_choices
 from outrider.draft.guard import Guard
-from outrider.draft.heads import HeadsReport, ReadsHeads
+from outrider.draft.heads import HeadsExport, HeadsReport, HeadsTarget, ReadsHeads, WritesHeads
 from outrider.draft.laws import POINT, DraftLaws
 from outrider.draft.merge import merge
 from outrider.draft.training import Losses, TrainBatch, Trainee, Trains, TrainStart
@@ -44,7 +44,7 @@ from outrider.errors import (
 )
 from outrider.generation import Result, Stream, generate, generate_batch, stream
 from outrider.hf_generate import Decoder, decoder
-from outrider.plugins.heads import inspect_heads
+from outrider.plugins.heads import export_heads, inspect_heads
 from outrider.plugins.hookspecs import hookimpl
 from outrider.plugins.registry import DrafterRecord, registry
 from outrider.plugins.words import DrafterWord, choose, make_drafter
@@ -93,7 +93,9 @@ __all__ = (
     "Groups",
     "Guard",
     "Guess",
+    "HeadsExport",
     "HeadsReport",
+    "HeadsTarget",
     "InputError",
     "Inspection",
     "Law",
@@ -127,6 +129,7 @@ __all__ = (
     "Trains",
     "TreeBatch",
     "UnknownDrafterError",
+    "WritesHeads",
     "best_size",
     "choose",
     "decoder",
@@ -134,6 +137,7 @@ __all__ = (
     "draw_choices",
     "draw_trees",
     "explain",
+    "export_heads",
     "first_line",
     "generate",
     "generate_batch",
