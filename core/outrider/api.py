@@ -46,6 +46,7 @@ from outrider.generation import Result, Stream, generate, generate_batch, stream
 from outrider.hf_generate import Decoder, decoder
 from outrider.plugins.heads import export_heads, inspect_heads
 from outrider.plugins.hookspecs import hookimpl
+from outrider.plugins.offers import find_heads
 from outrider.plugins.registry import DrafterRecord, registry
 from outrider.plugins.words import DrafterWord, choose, make_drafter
 from outrider.target.attention import PositionTable
@@ -138,6 +139,7 @@ __all__ = (
     "draw_trees",
     "explain",
     "export_heads",
+    "find_heads",
     "first_line",
     "generate",
     "generate_batch",

@@ -10,7 +10,7 @@ import torch
 from pydantic import Field
 
 import outrider
-from outrider import DrafterOptions, DraftView, InputError, Target, Trainee, TrainStart, TreeBatch, hookimpl
+from outrider import DrafterOptions, DraftView, InputError, Target, Trainee, TrainStart, TreeBatch, find_heads, hookimpl
 from outrider_drafters.crossing import Crossing
 from outrider_drafters.draft_model_training import DraftModelTrainOptions, make_trainee
 from outrider_drafters.following import Following, FollowingOptions
@@ -22,7 +22,10 @@ from outrider_drafters.tokenizers import first_difference
 class DraftModelOptions(FollowingOptions):
     """Options of `draft-model`."""
 
-    model: Any = Field(default=None, description="a folder, a Hub id, a loaded model or target; required")
+    model: Any = Field(
+        default=None,
+        description="a folder, a Hub id, a loaded model or target; by default one that a package offers",
+    )
     dtype: str | None = Field(default=None, description="of the draft model; by default the target's")
     device: str | None = Field(default=None, description="of the draft model; by default the target's")
     tokenizer: Literal["same", "other", "unchecked"] = Field(
@@ -55,9 +58,7 @@ class DraftModel(Following):
         """
         target, options = self.target, self.options
         if options.model is None:
-            raise InputError(
-                "drafter 'draft-model' needs a model: draft-model[model=...], smaller and of the same tokenizer"
-            )
+            options = options.model_copy(update={"model": str(find_heads(self.name, target))})
         if isinstance(options.model, Target) and not (options.dtype or options.device):
             model = options.model
         elif isinstance(options.model, str):

@@ -24,6 +24,7 @@ class DraftModelTrainOptions(DrafterOptions):
         default=None, description="the target's layers that it begins with, counted from 0; by default first and last"
     )
     draft_vocab: int = Field(default=8192, ge=0, description="tokens that are compared, the commonest; 0 is all")
+    from_target: bool = Field(default=True, description="begin with the weights of these layers, not with random ones")
 
 
 class DraftModelTrainee(Trainee):
@@ -85,19 +86,20 @@ def make_trainee(start: TrainStart, options: DraftModelTrainOptions) -> DraftMod
         )
     try:
         shared = parts.early_exit(len(layers))
-        body, prefix = _copied(shared, [parts.layer(one) for one in layers])
+        body, prefix = _copied(shared, [parts.layer(one) for one in layers], from_target=options.from_target)
     except ModelError as error:
         raise InputError(f"draft-model can't be trained: {error}") from error
     return DraftModelTrainee(body, prefix, start, tokens)
 
 
-def _copied(shared: Any, layers: list[Any]) -> tuple[nn.Module, str]:
+def _copied(shared: Any, layers: list[Any], *, from_target: bool) -> tuple[nn.Module, str]:
     """Return a copy of a model's body with these layers, without embeddings, and the body's name in the model."""
     made: Any = type(shared)(shared.config).float()
-    made.load_state_dict({name: one.float() for name, one in shared.state_dict().items()}, strict=False)
     place = next(n for n, part in made.named_modules() if isinstance(part, nn.ModuleList) and len(part) == len(layers))
-    for mine, theirs in zip(made.get_submodule(place), layers, strict=True):
-        mine.load_state_dict({name: one.float() for name, one in theirs.state_dict().items()})
+    if from_target:
+        made.load_state_dict({name: one.float() for name, one in shared.state_dict().items()})
+        for mine, theirs in zip(made.get_submodule(place), layers, strict=True):
+            mine.load_state_dict({name: one.float() for name, one in theirs.state_dict().items()})
     prefix = made.base_model_prefix
     body = getattr(made, prefix)
     body.set_input_embeddings(None)

@@ -31,6 +31,7 @@ from outrider import (
     TrainStart,
     TreeBatch,
     draw_trees,
+    find_heads,
     grow_choices,
     hookimpl,
 )
@@ -50,7 +51,7 @@ _LATE = 2048
 class EagleOptions(AheadOptions):
     """Options of `eagle` and `eagle3`."""
 
-    heads: str | None = Field(default=None, description="the checkpoint's folder; required")
+    heads: str | None = Field(default=None, description="the checkpoint's folder; by default one that a package offers")
     depth: int = Field(default=5, ge=1, le=16, description="longest draft")
     branching: int = Field(
         default=6, ge=1, le=16, description="tokens below every node that goes on, and nodes that go on"
@@ -91,10 +92,7 @@ class Eagle(Ahead):
     def __init__(self, target: TargetInfo, options: EagleOptions) -> None:
         super().__init__(target, options)
         if options.heads is None:
-            raise InputError(
-                f"drafter '{self.name}' needs heads: {self.name}[heads=FOLDER], trained for this very model; "
-                f"`outrider heads inspect FOLDER` says what a folder holds"
-            )
+            options = options.model_copy(update={"heads": str(find_heads(self.name, target))})
         self._layer = load_layer(self.method, target, options)
         self._choices = None if options.tree == "dynamic" else self._read_tree(options.tree)
         self._rows = EagleRows(self._layer)

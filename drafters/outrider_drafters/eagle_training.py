@@ -10,7 +10,6 @@ from typing import Any, Final
 
 import torch
 from pydantic import Field
-from torch import nn
 
 from outrider import DrafterOptions, InputError, Losses, TrainBatch, Trainee, TrainStart
 from outrider_drafters.eagle_checkpoint import read_eagle
@@ -69,8 +68,7 @@ class EagleTrainee(Trainee):
         self._teacher = Teacher(parts, tokens, options.top_k, options.top_k_weight)
         self._last = start.target.num_layers
         self.layers = tuple(sorted({*config.feature_layers, self._last}))
-        self.tokens: torch.Tensor
-        self.register_buffer("tokens", tokens, persistent=False)
+        self._tokens = tokens
         check_words(_saved(config), _saved(config).layout)
 
     def forward(self, batch: TrainBatch) -> Losses:
@@ -109,7 +107,7 @@ class EagleTrainee(Trainee):
         """Write the head: EAGLE-3's as speculators do, EAGLE-1's as SafeAILab does."""
         tensors = {name: one.detach().to("cpu", torch.bfloat16) for name, one in self.network.state_dict().items()}
         whole = self._config.draft_vocab_size == self._config.vocab_size
-        ids = None if whole else self.tokens.cpu()
+        ids = None if whole else self._tokens.cpu()
         target = Named(self._start.model, _architectures(self._start))
         write_eagle(folder, _saved(self._config), tensors, ids, _saved(self._config).layout, target)
 
@@ -212,6 +210,3 @@ def _saved(config: EagleConfig) -> EagleConfig:
 
 def _architectures(start: TrainStart) -> tuple[str, ...]:
     return tuple(getattr(start.target.parts.config, "architectures", None) or ())  # type: ignore[union-attr]
-
-
-_: type[nn.Module] = EagleTrainee

@@ -28,6 +28,7 @@ from outrider import (
     TrainStart,
     TreeBatch,
     draw_choices,
+    find_heads,
     hookimpl,
     place_of,
     raw_scores,
@@ -47,7 +48,7 @@ _DYNAMIC: Final = "dynamic"
 class MedusaOptions(AheadOptions):
     """Options of `medusa`."""
 
-    heads: str | None = Field(default=None, description="the folder of the heads; required")
+    heads: str | None = Field(default=None, description="their folder; by default one that a package offers")
     tree: str = Field(
         default=_DERIVED,
         description="derived from how often heads are right, dynamic (by score), mc_sim_7b_63, or a file of paths of ranks",
@@ -81,13 +82,10 @@ class Medusa(Ahead):
 
     def __init__(self, target: TargetInfo, options: MedusaOptions) -> None:
         super().__init__(target, options)
-        if options.heads is None:
-            raise InputError(
-                "drafter 'medusa' needs heads: medusa[heads=FOLDER], trained for this very target (the published layouts "
-                "of Medusa and of vLLM are read)"
-            )
+        folder = options.heads or str(find_heads(self.name, target))
+        self.options = options = options.model_copy(update={"heads": folder})
         try:
-            heads, id_map = read_heads(options.heads, target)
+            heads, id_map = read_heads(folder, target)
         except ModelError as error:
             raise InputError(f"drafter 'medusa': {error}") from error
         dtype, device = place_of(options.dtype, options.device)

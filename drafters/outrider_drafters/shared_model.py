@@ -29,7 +29,7 @@ def read_shared(folder: str, target: TargetInfo) -> PreTrainedModel:
     path = Path(folder).expanduser()
     if target.parts is None:
         raise InputError(f"{path} uses the target's embeddings, and this target shows no parts of itself")
-    model = _empty(path)
+    model: Any = _empty(path)
     size, theirs = model.config.get_text_config().hidden_size, target.hidden_size
     vocab = model.config.get_text_config().vocab_size
     if (size, vocab) != (theirs, target.vocab_size):
@@ -39,10 +39,11 @@ def read_shared(folder: str, target: TargetInfo) -> PreTrainedModel:
         )
     _fill(model, path)
     parts: Any = target.parts
-    model = model.to(device=target.device, dtype=target.dtype)
+    model = model.to(target.device, target.dtype)
     model.set_input_embeddings(parts.embeddings.module)
     model.set_output_embeddings(parts.head.module)
-    return model.eval()
+    found: PreTrainedModel = model.eval()
+    return found
 
 
 def read_body(folder: Path) -> tuple[nn.Module, str]:

@@ -14,6 +14,7 @@ from outrider.errors import InputError
 from outrider.target.load import load
 from outrider.train.chats import Chat, read_chats
 from outrider.train.conversation import Limits
+from outrider.train.preparation import prepare
 from outrider.train.synthesis import Progress, Recipe, synthesize
 
 app = typer.Typer(help="Make and prepare text to train heads on.", rich_markup_mode=None)
@@ -54,6 +55,19 @@ def synthesize_command(
     with quiet():
         done = synthesize(load(model, dtype=dtype, device=device), recipe, out.expanduser(), wanted, _report(wanted))
     typer.echo(f"{out}: {done.chats} chats, {done.tokens} tokens of answers")
+
+
+@app.command("prepare")
+def prepare_command(
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE...", help="JSONL: messages, or ShareGPT's conversations.")
+    ],
+    out: Annotated[Path, typer.Option(help="The JSONL file that is written.")],
+) -> None:
+    """Bring chat files into one shape, without repeats and chats that can't be learnt from."""
+    counts = prepare(files, out)
+    left = "".join(f", {count} left out: {reason}" for reason, count in counts.items() if reason != "kept")
+    typer.echo(f"{out}: {counts['kept']} chats{left}")
 
 
 def _read_openings(path: Path) -> tuple[str, ...]:

@@ -53,10 +53,11 @@ class PluginRecord:
 
 @dataclass(frozen=True, slots=True)
 class LoadedPlugin:
-    """A record, and the hook implementations of a plugin that works."""
+    """A record, and how a plugin that works implements the hooks: drafters, and heads that it offers."""
 
     record: PluginRecord
     implementations: tuple[Any, ...] = ()
+    offers: tuple[Any, ...] = ()
 
 
 def installed() -> list[EntryPoint]:
@@ -84,8 +85,9 @@ def _load(manager: pluggy.PluginManager, point: EntryPoint, owners: dict[str, st
         plugin = point.load()
         manager.register(plugin, point.name)
         manager.check_pending()
-        implementations = [impl for impl in manager.hook.register_drafters.get_hookimpls() if impl.plugin is plugin]
-        if not implementations:
+        hooks = (manager.hook.register_drafters, manager.hook.offer_heads)
+        found = [tuple(impl for impl in hook.get_hookimpls() if impl.plugin is plugin) for hook in hooks]
+        if not any(found):
             raise TypeError("it implements no register_drafters; is the function marked with outrider.hookimpl?")
     except KeyboardInterrupt:
         raise
@@ -96,7 +98,7 @@ def _load(manager: pluggy.PluginManager, point: EntryPoint, owners: dict[str, st
         return LoadedPlugin(failed)
     owners[point.name] = f"{distribution} {version}".strip()
     record = PluginRecord(point.name, distribution, version, point.value, "loaded")
-    return LoadedPlugin(record, tuple(implementations))
+    return LoadedPlugin(record, *found)
 
 
 def _distribution(point: EntryPoint) -> tuple[str, str]:

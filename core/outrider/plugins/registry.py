@@ -14,6 +14,7 @@ from outrider.draft.contract import API, Drafter, DrafterOptions
 from outrider.draft.plain import Plain
 from outrider.errors import InputError, PluginError, UnknownDrafterError, first_line, suggestion
 from outrider.plugins.loader import OWN_DISTRIBUTION, LoadedPlugin, PluginRecord, installed, load_plugins
+from outrider.target.fingerprint import FILE as FINGERPRINT
 
 DrafterClass = type[Drafter[Any]]
 _NAME: Final = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
@@ -56,6 +57,21 @@ class DrafterRecord:
         return tuple(self.drafter.Options.model_fields)
 
 
+@dataclass(frozen=True, slots=True)
+class HeadsOffer:
+    """A folder of something trained that a plugin brings.
+
+    Args:
+        drafter: name of the drafter that uses it.
+        folder: where it lies.
+        plugin: name of the plugin.
+    """
+
+    drafter: str
+    folder: Path
+    plugin: str
+
+
 class Registry:
     """The drafters of a set of plugins.
 
@@ -71,6 +87,7 @@ class Registry:
         self.plugins: list[PluginRecord] = []
         self._drafters = {Plain.name: DrafterRecord(Plain.name, Plain, "", OWN_DISTRIBUTION, "")}
         self._qualified: dict[str, DrafterRecord] = {}
+        self.offers: list[HeadsOffer] = []
         for plugin in plugins:
             record = self._add(plugin)
             self.plugins.append(record)
@@ -81,6 +98,12 @@ class Registry:
         """Let a plugin register its drafters; all of them count, or none."""
         record = plugin.record
         found: list[DrafterRecord] = []
+        offered: list[HeadsOffer] = []
+
+        def offer(drafter: str, folder: Path) -> None:
+            if not (Path(folder) / FINGERPRINT).is_file():
+                raise TypeError(f"offers heads for '{drafter}' in {folder}, which has no {FINGERPRINT}")
+            offered.append(HeadsOffer(drafter, Path(folder), record.name))
 
         def register(drafter: DrafterClass) -> None:
             check_class(drafter)
@@ -91,6 +114,8 @@ class Registry:
         try:
             for implementation in plugin.implementations:
                 implementation.function(**dict.fromkeys(implementation.argnames, register))
+            for implementation in plugin.offers:
+                implementation.function(**dict.fromkeys(implementation.argnames, offer))
             if plugin.implementations and not found:
                 raise TypeError("its register_drafters registered nothing")
             taken = [self._clash(new) for new in found if new.name in self._drafters]
@@ -98,6 +123,7 @@ class Registry:
             raise
         except BaseException as error:  # a plugin may raise anything
             return replace(record, status="failed", detail=first_line(error))
+        self.offers += offered
         self._qualified |= {f"{new.distribution}/{new.name}": new for new in found}
         self._drafters = {new.name: new for new in found} | self._drafters
         names = tuple(new.name for new in found)

@@ -55,12 +55,13 @@ class Parts:
         Raises:
             ModelError: the model has no list of layers.
         """
-        return self._model.get_submodule(self._list_of_layers())[index]  # type: ignore[index,operator]
+        return self._model.get_submodule(self._list_of_layers())[index]  # type: ignore[index]
 
     def _list_of_layers(self) -> str:
-        model, total = self._model, compat.decoder_layers(self._model)
+        model: Any = self._model
+        total = compat.decoder_layers(model)
         found = (name for name, part in model.named_modules() if isinstance(part, nn.ModuleList) and len(part) == total)
-        where = next(found, None)
+        where: str | None = next(found, None)
         if model.config.is_encoder_decoder or where is None:
             raise ModelError(f"{type(model).__name__} has no list of {total} decoder layers")
         return where

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from outrider.draft.training import Trains, TrainStart
 from outrider.errors import InputError
 from outrider.plugins.registry import registry
+from outrider.target.fingerprint import Fingerprint
 from outrider.target.model import Target
 from outrider.train.chats import Chat, read_chats
 from outrider.train.evaluation import measure
@@ -40,6 +41,7 @@ class Job:
         heads: earlier heads to go on from.
         report_every: updates between reports.
         evaluate_every: updates between measurements; only at the end where 0.
+        save_every: seconds between checkpoints.
         prompts: held-out prompts that are measured; none where 0.
     """
 
@@ -55,6 +57,7 @@ class Job:
     heads: Path | None = None
     report_every: int = 5
     evaluate_every: int = 0
+    save_every: float = 300.0
     prompts: int = 8
 
 
@@ -110,6 +113,8 @@ def train(target: Target, job: Job, say: Callable[[str], None], report: Callable
     say(f"{sum(one.numel() for one in trainee.parameters() if one.requires_grad):,} weights to train")
     try:
         job.out.mkdir(parents=True, exist_ok=True)
+        if (known := Fingerprint.of(target.info)) is not None:
+            known.write(job.out, job.model)
     except OSError as error:
         raise InputError(f"{job.out} can't be written: {error.strerror or error}") from error
     states = _states(target, job, examples, trainee.layers, run, say)
@@ -125,7 +130,13 @@ def train(target: Target, job: Job, say: Callable[[str], None], report: Callable
             say(_told(found))
         return dict(found)
 
-    trainer.train(every=job.report_every, report=report, evaluate=evaluate, evaluate_every=job.evaluate_every)
+    trainer.train(
+        every=job.report_every,
+        report=report,
+        evaluate=evaluate,
+        save_every=job.save_every,
+        evaluate_every=job.evaluate_every,
+    )
     return found
 
 

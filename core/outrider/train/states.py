@@ -133,8 +133,8 @@ def _contents(target: Target, examples: Sequence[Example]) -> dict[str, Any]:
     text = hashlib.sha256()
     for one in examples:
         text.update(json.dumps(one.ids).encode())
-    weight = target.model.get_input_embeddings().weight  # type: ignore[union-attr]
-    sample = weight.detach().flatten()[:4096].float().cpu().numpy().tobytes()
+    embeddings: Any = target.model.get_input_embeddings()
+    sample = embeddings.weight.detach().flatten()[:4096].float().cpu().numpy().tobytes()
     return {"text": text.hexdigest(), "target": hashlib.sha256(sample).hexdigest()}
 
 

@@ -51,4 +51,4 @@ class ChatTemplate:
         ends = {piece[0] for piece in pieces[1:] if piece}
         if not ends or not ends <= set(tokenizer.all_special_ids):
             raise InputError("the model's chat template does not end its turns with a special token")
-        return cls(*pieces, frozenset(ends | {tokenizer.eos_token_id} - {None}))
+        return cls(pieces[0], pieces[1], pieces[2], frozenset(ends | {tokenizer.eos_token_id} - {None}))

@@ -75,7 +75,7 @@ def accelerator(settings: TrainSettings) -> Any:
         InputError: accelerate is not installed, or the precision is none.
     """
     try:
-        from accelerate import Accelerator
+        from accelerate import Accelerator  # type: ignore[import-untyped]
     except ImportError as error:
         raise InputError("training needs accelerate: pip install 'outrider[train]'") from error
     try:
