@@ -25,7 +25,15 @@ from outrider.draft.expansion import Expansion, Guess, Law, Shape, Sharpness, ra
 from outrider.draft.features import Features, Needs, layer_output
 from outrider.draft.fixed import grow_choices
 from outrider.draft.guard import Guard
-from outrider.draft.heads import HeadsExport, HeadsReport, HeadsTarget, ReadsHeads, WritesHeads
+from outrider.draft.heads import (
+    HeadsExport,
+    HeadsFolder,
+    HeadsReport,
+    HeadsTarget,
+    ReadsHeads,
+    WritesHeads,
+    heads_folder,
+)
 from outrider.draft.laws import POINT, DraftLaws
 from outrider.draft.merge import merge
 from outrider.draft.training import Losses, TrainBatch, Trainee, Trains, TrainStart
@@ -44,7 +52,7 @@ from outrider.errors import (
 )
 from outrider.generation import Result, Stream, generate, generate_batch, stream
 from outrider.hf_generate import Decoder, decoder
-from outrider.plugins.heads import export_heads, inspect_heads
+from outrider.plugins.heads import export_heads, inspect_heads, not_heads_of
 from outrider.plugins.hookspecs import hookimpl
 from outrider.plugins.offers import find_heads
 from outrider.plugins.registry import DrafterRecord, registry
@@ -95,6 +103,7 @@ __all__ = (
     "Guard",
     "Guess",
     "HeadsExport",
+    "HeadsFolder",
     "HeadsReport",
     "HeadsTarget",
     "InputError",
@@ -144,6 +153,7 @@ __all__ = (
     "generate",
     "generate_batch",
     "grow_choices",
+    "heads_folder",
     "hookimpl",
     "inspect",
     "inspect_heads",
@@ -151,6 +161,7 @@ __all__ = (
     "load",
     "make_drafter",
     "merge",
+    "not_heads_of",
     "place_of",
     "raw_scores",
     "registry",

@@ -26,6 +26,8 @@ def explain(error: ValidationError, model: type[BaseModel], kind: str = "key") -
     if isinstance(cause, InputError):  # says itself what is wrong and where
         return f"{kind} {name}: {cause}"
     message = fault["msg"].removeprefix("Value error, ")
+    if fault["type"] == "tuple_type":
+        message = "must be a list in brackets, such as [1, 2]"
     if not name:
         return message
     return f"{kind} {name} = {fault['input']!r}: {message[:1].lower()}{message[1:]}"

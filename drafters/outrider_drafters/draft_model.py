@@ -10,7 +10,19 @@ import torch
 from pydantic import Field
 
 import outrider
-from outrider import DrafterOptions, DraftView, InputError, Target, Trainee, TrainStart, TreeBatch, find_heads, hookimpl
+from outrider import (
+    DrafterOptions,
+    DraftView,
+    InputError,
+    OutriderError,
+    Target,
+    Trainee,
+    TrainStart,
+    TreeBatch,
+    find_heads,
+    hookimpl,
+    inspect_heads,
+)
 from outrider_drafters.crossing import Crossing
 from outrider_drafters.draft_model_training import DraftModelTrainOptions, make_trainee
 from outrider_drafters.following import Following, FollowingOptions
@@ -67,6 +79,7 @@ class DraftModel(Following):
             if shares_embeddings(options.model):
                 model = outrider.load(read_shared(options.model, target), tokenizer=target.tokenizer)
             else:
+                _check_whole(options.model)
                 model = outrider.load(options.model, dtype=dtype, device=device)
         elif options.dtype or options.device:
             raise InputError("drafter 'draft-model': a loaded model keeps its dtype and device; leave both out")
@@ -113,6 +126,18 @@ class DraftModel(Following):
         if common is None:
             return self._crossing.draft(views, logits, self._follower, self.options.draft_tokens)
         return super()._grow(views, logits, common)
+
+
+def _check_whole(name: str) -> None:
+    """Refuse a folder of trained heads: they are no model, though some can be loaded as one."""
+    try:
+        found = inspect_heads(name)
+    except OutriderError:  # no folder, or no heads
+        return
+    if not found.in_model:
+        raise InputError(
+            f"drafter 'draft-model': {name} holds heads of {found.drafter}, not a model; pick {found.drafter}[heads={name}]"
+        )
 
 
 @hookimpl

@@ -41,14 +41,15 @@ class DraftModelTrainee(Trainee):
         super().__init__()
         self.body, self._prefix, self._start = body, prefix, start
         parts: Any = start.target.parts
-        self._embeddings: Any = parts.embeddings.module
+        # Not as a part of this module, which would be trained and moved.
+        self._embed: Any = parts.embeddings.module.__call__
         self._teacher = Teacher(parts, tokens)
         self.layers = (start.target.num_layers,)
 
     def forward(self, batch: TrainBatch) -> Losses:
         """Compare what it says after every token with the target."""
         with torch.no_grad():
-            embeds = self._embeddings(batch.ids).detach().clone()
+            embeds = self._embed(batch.ids)
         output: Any = self.body(inputs_embeds=embeds.float(), use_cache=False)
         taught = self._teacher.of(batch, batch.states[self.layers[0]])
         one = taught.loss(output.last_hidden_state[:, :-1], 0, self._teacher.logits)

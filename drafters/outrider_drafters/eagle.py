@@ -4,6 +4,7 @@ EAGLE (Li et al. 2024, arXiv:2401.15077), EAGLE-2's dynamic trees (arXiv:2406.16
 arXiv:2503.01840).
 """
 
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -19,6 +20,7 @@ from outrider import (
     DraftView,
     Groups,
     HeadsExport,
+    HeadsFolder,
     HeadsReport,
     InputError,
     Needs,
@@ -51,7 +53,9 @@ _LATE = 2048
 class EagleOptions(AheadOptions):
     """Options of `eagle` and `eagle3`."""
 
-    heads: str | None = Field(default=None, description="the checkpoint's folder; by default one that a package offers")
+    heads: HeadsFolder | None = Field(
+        default=None, description="the checkpoint's folder; by default one that a package offers"
+    )
     depth: int = Field(default=5, ge=1, le=16, description="longest draft")
     branching: int = Field(
         default=6, ge=1, le=16, description="tokens below every node that goes on, and nodes that go on"
@@ -61,7 +65,7 @@ class EagleOptions(AheadOptions):
     confidence: float = Field(default=0.0, ge=0.0, lt=1.0, description="stop below this chance of the draft so far")
     layers: tuple[int, ...] | None = Field(
         default=None,
-        description="the target's layers whose states are read, as in hidden_states; by default the checkpoint's",
+        description="the target's layers whose states are read, as in hidden_states: [2, 15, 27]; by default the checkpoint's",
     )
     dtype: str | None = Field(default=None, description="of the layer; by default the target's")
     device: str | None = Field(default=None, description="of the layer; by default the target's")
@@ -97,6 +101,7 @@ class Eagle(Ahead):
         self._choices = None if options.tree == "dynamic" else self._read_tree(options.tree)
         self._rows = EagleRows(self._layer)
         self._new: dict[int, list[Pairs]] = {}
+        self._told = False
 
     @classmethod
     def trainee(cls, start: TrainStart, options: EagleTrainOptions) -> Trainee:
@@ -164,10 +169,20 @@ class Eagle(Ahead):
         return draft_where(batch, ready, lambda views: self._grow(views, self._read([view.row for view in views])))
 
     def _ready(self, view: DraftView) -> bool:
-        longest = self._layer.max_positions
         depth = self.options.depth if self._choices is None else self._choices.depth
-        known = longest is None or len(view.ids) + depth <= longest
-        return view.max_depth > 0 and bool(self._new[view.row]) and known
+        return view.max_depth > 0 and bool(self._new[view.row]) and self._reaches(len(view.ids) + depth)
+
+    def _reaches(self, length: int) -> bool:
+        """Whether the heads were made for texts of a length; where not, that is said once."""
+        longest = self._layer.max_positions
+        if longest is None or length <= longest:
+            return True
+        if not self._told:
+            self._told = True
+            warnings.warn(
+                f"drafter '{self.name}': {self._layer.limit}, so longer texts go on without drafts", stacklevel=2
+            )
+        return False
 
     def _read(self, rows: Sequence[int]) -> torch.Tensor:
         joined = []

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import torch
 
-from outrider import InputError, TargetInfo
+from outrider import InputError, TargetInfo, heads_folder, not_heads_of
 from outrider_drafters.eagle_config import EagleConfig, Method
 from outrider_drafters.eagle_names import OPTIONAL, expected_shapes, is_ignored, spelt
 from outrider_drafters.eagle_network import EagleNetwork
 from outrider_drafters.eagle_reading import read_config
-from outrider_drafters.eagle_source import WEIGHTS, Source, open_source
-from outrider_drafters.tensors import read_tensors
+from outrider_drafters.eagle_source import CONFIG, WEIGHTS, Source, open_source
+from outrider_drafters.tensors import is_file, listed, read_tensors, weight_file
 
 _VOCABULARY = frozenset(["d2t", "t2d", "token_map"])
 
@@ -37,7 +37,12 @@ def read_eagle(
     Raises:
         InputError: the folder holds no such head, contradicts itself, or is for another target: with file, key and figures.
     """
-    source = open_source(_folder(folder))
+    path = heads_folder(folder)
+    if not is_file(path / CONFIG) or weight_file(path, WEIGHTS) is None:
+        raise not_heads_of(method or "eagle", path)
+    source = open_source(path)
+    if not source.is_head and not any(name.startswith("layers.0.") for name in source.stored):
+        raise not_heads_of(method or "eagle", path)
     config = check_source(source)
     if method is not None and config.method != method:
         raise InputError(
@@ -70,15 +75,17 @@ def check_source(source: Source) -> EagleConfig:
     ]
     unexpected = [source.names[name] for name in stored if name not in expected]
     faults = [
-        f"{what} {', '.join(sorted(names))}"
-        for what, names in (("lacks", missing), ("has unexpected", unexpected))
-        if names
+        f"{what} {listed(names)}" for what, names in (("lacks", missing), ("has unexpected", unexpected)) if names
     ]
     if faults:
         raise InputError(
             f"{file} {' and '.join(faults)}, by {source.top.path} ({config.method}, {config.layout} layout)"
         )
     for name, one in stored.items():
+        if name not in _VOCABULARY and not one.floating:
+            raise InputError(
+                f"{one.file}: {source.names[name]} is {one.dtype}, and a weight must be float16, bfloat16, float32 or float64"
+            )
         if one.shape != expected[name]:
             raise InputError(
                 f"{one.file}: {source.names[name]} has the shape {list(one.shape)}, and by {source.top.path} it must have "
@@ -130,11 +137,11 @@ def draft_ids(source: Source, config: EagleConfig, tensors: Mapping[str, torch.T
     return None if whole and torch.equal(ids, torch.arange(len(ids))) else ids
 
 
-def _folder(folder: str | Path) -> Path:
-    path = Path(folder).expanduser()
-    if not path.is_dir():
-        raise InputError(f"heads '{folder}': {'a file; give its folder' if path.exists() else 'no such folder'}")
-    return path
+def read_vocabulary(source: Source) -> dict[str, torch.Tensor]:
+    """Read the tensors that `draft_ids` compares, and no others."""
+    names = {source.names[known]: known for known in _VOCABULARY & source.names.keys()}
+    found = read_tensors(source.folder, WEIGHTS, names.keys()) if names else {}
+    return {names[name]: one for name, one in found.items()}
 
 
 def _tensors(source: Source) -> dict[str, torch.Tensor]:

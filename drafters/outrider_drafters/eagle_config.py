@@ -77,6 +77,7 @@ class EagleConfig:
         own_head: whether it has a head, or uses the target's.
         own_embeddings: whether it has embeddings, or uses the target's.
         trained_for: the target's name in its file.
+        positions_key: the key that says `max_positions`.
         feature_layers: the states that it reads, in transformers' numbering; empty before `for_target`.
     """
 
@@ -113,6 +114,7 @@ class EagleConfig:
     own_head: bool = True
     own_embeddings: bool = False
     trained_for: str | None = None
+    positions_key: str = "max_position_embeddings"
     feature_layers: tuple[int, ...] = field(default=())
 
     def for_target(self, target: TargetInfo, feature_layers: Sequence[int] | None = None) -> "EagleConfig":
@@ -129,7 +131,7 @@ class EagleConfig:
         self._compare("a vocabulary of", self.vocab_size, "a vocabulary of", target.vocab_size)
         if self.method == "eagle":
             if feature_layers is not None and tuple(feature_layers) != (target.num_layers,):
-                raise InputError(f"{self.folder}: EAGLE-1 heads read the final states; leave feature_layers out")
+                raise InputError(f"{self.folder}: EAGLE-1 heads read the final states; leave the option layers out")
             return replace(self, feature_layers=(target.num_layers,))
         return replace(self, feature_layers=self._layers(target.num_layers, feature_layers))
 
@@ -147,7 +149,7 @@ class EagleConfig:
         if len(layers) != self.features:
             raise InputError(
                 f"{self.folder}: this eagle3 head reads {self.features} layers, and these are {len(layers)}{source}: "
-                f"{_listed(layers)}; set feature_layers"
+                f"{_listed(layers)}; name them by the option layers"
             )
         # The states after the last layer are had normed only; files count them without the norm.
         last = total if given is not None else total - 1
@@ -156,7 +158,7 @@ class EagleConfig:
             fault = f"layer {wrong[0]} is not one of 0 to {last}" if wrong else "they are not distinct"
             raise InputError(
                 f"{self.folder}: this eagle3 head reads the target's hidden states {_listed(layers)}{source}; {fault}, "
-                f"since the target has {total} layers; set feature_layers"
+                f"since the target has {total} layers; name others by the option layers"
             )
         return layers
 

@@ -8,6 +8,7 @@ from outrider import InputError, ModelError, PositionTable, RowCache, TargetInfo
 from outrider_drafters.eagle_checkpoint import read_eagle
 from outrider_drafters.eagle_config import EagleConfig, Method
 from outrider_drafters.eagle_network import EagleNetwork
+from outrider_drafters.eagle_source import CONFIG
 
 
 class EagleLayer:
@@ -24,6 +25,7 @@ class EagleLayer:
         self.feature_layers = config.feature_layers
         self.id_map = network.d2t_ids
         self.max_positions = config.max_positions
+        self.limit = f"{config.positions_key} in {config.folder / CONFIG} is {config.max_positions}"
         self.draft_vocab = config.draft_vocab_size
         weight: Any = network.fc.weight
         self.device: torch.device = weight.device

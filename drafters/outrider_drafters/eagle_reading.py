@@ -9,10 +9,11 @@ from transformers.activations import ACT2FN
 from outrider import InputError
 from outrider_drafters import eagle_keys
 from outrider_drafters.eagle_config import EagleConfig, LayerIds
-from outrider_drafters.eagle_keys import Keys
 from outrider_drafters.eagle_rope import check_rope, read_rope
 from outrider_drafters.eagle_source import SPECULATORS, Source
+from outrider_drafters.head_keys import Keys
 
+_POSITIONS: Final = "max_position_embeddings"
 _ORIGINAL: Final = "original_max_position_embeddings"
 _KINDS: Final = ("llama", "qwen2", "qwen3", "mistral")
 
@@ -37,7 +38,8 @@ def read_config(source: Source) -> EagleConfig:
     fallback = heads if kind == "llama" else int(default.num_key_value_heads)
     shared = body.whole("num_key_value_heads") or fallback
     head_dim = body.whole("head_dim") or (default.head_dim if kind == "qwen3" else max(1, size // heads))
-    positions = body.whole("max_position_embeddings") or int(default.max_position_embeddings)
+    positions = body.whole(_POSITIONS) or int(default.max_position_embeddings)
+    _check_attention(body, heads, shared, head_dim)
     rope = read_rope(body)
     check_rope(rope, head_dim, heads, positions, body)
     layers = _needed(body, "num_hidden_layers", _count(source.stored, "layers."))
@@ -59,8 +61,7 @@ def read_config(source: Source) -> EagleConfig:
         vocab_size=vocab,
         draft_vocab_size=_draft_vocab(source) or vocab,
         rope=rope,
-        # Longer texts would turn by other frequencies (`eagle_rope.Rotary`).
-        max_positions=min(positions, int(rope[_ORIGINAL])) if rope["rope_type"] == "longrope" else positions,
+        **_longest(body, rope, positions),
         features=_features(source, wide, ids) if method == "eagle3" else 1,
         layer_ids=ids,
         qk_norm=kind == "qwen3",
@@ -75,19 +76,19 @@ def read_config(source: Source) -> EagleConfig:
 
 
 def _check_keys(source: Source) -> None:
-    top, body = source.top, source.body
+    top, body, fixed = source.top, source.body, eagle_keys.FIXED
     if source.layout == "speculators":
         if top.values["speculators_model_type"] not in SPECULATORS:
             raise top.wrong("speculators_model_type", "eagle or eagle3")
-        top.check(eagle_keys.EAGLE3, eagle_keys.SPECULATORS)
-        body.check(eagle_keys.LAYERS)
+        top.check(eagle_keys.EAGLE3, eagle_keys.SPECULATORS, fixed=fixed)
+        body.check(eagle_keys.LAYERS, fixed=fixed)
         _check_lossless(top.inner("speculators_config"))
     elif source.layout == "vllm-eagle":
-        top.check(eagle_keys.LAYERS, eagle_keys.VLLM)
-        body.check(eagle_keys.LAYERS)
+        top.check(eagle_keys.LAYERS, eagle_keys.VLLM, fixed=fixed)
+        body.check(eagle_keys.LAYERS, fixed=fixed)
     else:
-        top.check(eagle_keys.LAYERS, eagle_keys.EAGLE3)
-        top.inner("eagle_config").check(eagle_keys.EAGLE_CONFIG)
+        top.check(eagle_keys.LAYERS, eagle_keys.EAGLE3, fixed=fixed)
+        top.inner("eagle_config").check(eagle_keys.EAGLE_CONFIG, fixed=fixed)
 
 
 def _check_lossless(proposals: Keys) -> None:
@@ -105,9 +106,25 @@ def _check_lossless(proposals: Keys) -> None:
 def _needed(keys: Keys, name: str, found: int | None) -> int:
     """Return a figure of the config, or that of the tensors where it has none."""
     given = keys.whole(name) or found
-    if given is None:
+    if not given:
         raise InputError(f"{keys.path} lacks {keys.where}{name}")
     return given
+
+
+def _check_attention(keys: Keys, heads: int, shared: int, head_dim: int) -> None:
+    """Refuse figures with which attention can't be computed, whatever the tensors' shapes are.
+
+    Raises:
+        InputError: with the keys and the figures.
+    """
+    where = f"{keys.path}: {keys.where}"
+    if heads % shared:
+        raise InputError(
+            f"{where}num_attention_heads is {heads} and num_key_value_heads {shared}, which must divide it"
+        )
+    if head_dim % 2:
+        how = "" if keys.values.get("head_dim") else f" (hidden_size by {heads} num_attention_heads, as none is given)"
+        raise InputError(f"{where}head_dim is {head_dim}{how}, and must be even to be turned by pairs")
 
 
 def _count(names: Mapping[str, object], start: str) -> int | None:
@@ -125,9 +142,20 @@ def _eps(keys: Keys, default: float) -> float:
 
 def _activation(keys: Keys, default: str) -> str:
     found = keys.values.get("hidden_act", default)
-    if not isinstance(found, str) or found not in ACT2FN:
-        raise keys.wrong("hidden_act", "an activation of transformers, such as silu")
+    # One with weights of its own would need tensors that no layout has.
+    if not isinstance(found, str) or found not in ACT2FN or ACT2FN[found].state_dict():
+        raise keys.wrong("hidden_act", "an activation of transformers without weights, such as silu")
     return found
+
+
+def _longest(keys: Keys, rope: Mapping[str, Any], positions: int) -> dict[str, Any]:
+    """Return the longest context of a head, and which figure says so."""
+    # Longer texts would turn by other frequencies (`eagle_rope.Rotary`).
+    original = int(rope.get(_ORIGINAL) or positions)
+    if rope["rope_type"] == "longrope" and original < positions:
+        return {"max_positions": original, "positions_key": f"{_ORIGINAL} of longrope"}
+    told = keys.values.get(_POSITIONS) is not None
+    return {"max_positions": positions, "positions_key": f"{keys.where}{_POSITIONS}{' by default' * (not told)}"}
 
 
 def _draft_vocab(source: Source) -> int | None:
@@ -223,8 +251,8 @@ def _sliding(keys: Keys, layers: int) -> tuple[int | None, frozenset[int]]:
             f"{keys.path}: {keys.where}sliding_window is {window}, and layer_types doesn't say of which layers"
         )
     first = keys.values.get("max_window_layers", 28)
-    if type(first) is not int:
-        raise keys.wrong("max_window_layers", "a whole number")
+    if type(first) is not int or first < 0:
+        raise keys.wrong("max_window_layers", "a whole number of at least 0")
     found = frozenset(range(first, layers))
     return (window if found else None), found
 

@@ -3,10 +3,10 @@
 from pathlib import Path
 
 from outrider import HeadsReport, InputError, TargetInfo
-from outrider_drafters.eagle_checkpoint import check_source
+from outrider_drafters.eagle_checkpoint import check_source, draft_ids, read_vocabulary
 from outrider_drafters.eagle_config import EagleConfig, Method
-from outrider_drafters.eagle_source import WEIGHTS, open_source
-from outrider_drafters.tensors import weight_file
+from outrider_drafters.eagle_source import CONFIG, WEIGHTS, open_source
+from outrider_drafters.tensors import is_file, weight_file
 
 _FLAGS = ("fc_bias", "attention_bias", "qk_norm", "norm_before_residual", "norm_before_fc", "fc_norm", "norm_output")
 
@@ -17,12 +17,13 @@ def inspect_eagle(folder: Path, target: TargetInfo | None, method: Method) -> He
     Raises:
         InputError: it holds one that is broken.
     """
-    if not (folder / "config.json").is_file() or weight_file(folder, WEIGHTS) is None:
+    if not is_file(folder / CONFIG) or weight_file(folder, WEIGHTS) is None:
         return None
     source = open_source(folder)
     if not source.is_head or source.method != method:
         return None
     config = check_source(source)
+    draft_ids(source, config, read_vocabulary(source))
     misfit = None
     if target is not None:
         try:
@@ -49,7 +50,8 @@ def _details(config: EagleConfig) -> dict[str, str]:
     ids, window = config.layer_ids, config.sliding_window
     found = {
         "attention": f"{config.num_heads} heads of {config.head_dim}, {config.num_kv_heads} of keys and values",
-        "rotary": f"{rope}, up to {config.max_positions} positions",
+        "rotary": rope,
+        "longest context": f"{config.max_positions} tokens ({config.positions_key}); beyond it nothing is drafted",
         "embeddings": "its own" if config.own_embeddings else "the target's",
         "head": "its own" if config.own_head else "the target's",
     }

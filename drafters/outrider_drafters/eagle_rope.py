@@ -1,5 +1,6 @@
 """An EAGLE head's own rotary embedding, with the frequencies that transformers computes."""
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -9,7 +10,8 @@ from transformers import LlamaConfig
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
 from outrider import InputError
-from outrider_drafters.eagle_keys import ROPE, Keys
+from outrider_drafters.eagle_keys import ROPE
+from outrider_drafters.head_keys import Keys
 
 BASE: Final = 10000.0
 """The base of heads whose files name none, whatever their target's is."""
@@ -29,7 +31,13 @@ def read_rope(keys: Keys) -> dict[str, Any]:
     unknown = sorted(set(given.values) - ROPE)
     if unknown:
         raise InputError(f"{keys.path}: unknown key {given.where}{unknown[0]}; known are {', '.join(sorted(ROPE))}")
+    for one in (given, keys):
+        _check_base(one)
+    given.whole("original_max_position_embeddings")
     found = dict(given.values)
+    for name in ("type", "rope_type"):
+        if not isinstance(found.get(name), str | None):
+            raise given.wrong(name, "the name of a kind of rotary embedding, such as linear")
     kinds = {found.pop(name) for name in ("type", "rope_type") if found.get(name) is not None}
     bases = {one for one in (found.get("rope_theta"), keys.values.get("rope_theta")) if one is not None}
     if len(kinds) > 1 or len(bases) > 1:
@@ -43,6 +51,12 @@ def read_rope(keys: Keys) -> dict[str, Any]:
     return found
 
 
+def _check_base(keys: Keys) -> None:
+    base = keys.values.get("rope_theta")
+    if base is not None and (type(base) not in (int, float) or not 0 < base < math.inf):
+        raise keys.wrong("rope_theta", "a number above 0")
+
+
 def check_rope(rope: Mapping[str, Any], size: int, heads: int, positions: int, keys: Keys) -> None:
     """Refuse parameters from which transformers can't make frequencies for heads of a size.
 
@@ -50,7 +64,9 @@ def check_rope(rope: Mapping[str, Any], size: int, heads: int, positions: int, k
         InputError: with its reason.
     """
     try:
-        frequencies_of(rope, size, heads, positions)
+        frequencies, factor = frequencies_of(rope, size, heads, positions)
+        if not (bool(frequencies.isfinite().all()) and math.isfinite(factor)):
+            raise ValueError("its frequencies are not finite")
     except Exception as error:  # transformers raises what the parameters lead to
         reason = " ".join(str(error).split()) or type(error).__name__
         raise InputError(f"{keys.path}: its rotary embedding {dict(rope)} can't be made: {reason[:200]}") from error

@@ -7,10 +7,11 @@ from typing import Any, Final
 
 from outrider import InputError
 from outrider_drafters.eagle_config import Layout, Method
-from outrider_drafters.eagle_keys import Keys
 from outrider_drafters.eagle_names import canonical
+from outrider_drafters.head_keys import Keys
 from outrider_drafters.tensors import StoredTensor, list_tensors, read_json
 
+CONFIG: Final = "config.json"
 WEIGHTS: Final = (
     "model.safetensors",
     "model.safetensors.index.json",
@@ -71,7 +72,7 @@ def open_source(folder: Path) -> Source:
     Raises:
         InputError: one of them can't be read, or two names mean the same tensor.
     """
-    path = folder / "config.json"
+    path = folder / CONFIG
     top = Keys(path, read_json(path))
     body, layout = top, _raw_layout(top)
     if "speculators_model_type" in top.values:

@@ -192,11 +192,13 @@ def _begin(network: EagleNetwork, start: TrainStart, tokens: torch.Tensor, *, fr
     theirs = {name: one.float().cpu() for name, one in parts.layer(-1).state_dict().items()}  # type: ignore[union-attr]
     for layer in network.layers:
         own = dict(layer.named_parameters())
-        for name, values in theirs.items():
-            mine = own.get(name)
-            if mine is not None and mine.shape == values.shape:
+        if "hidden_norm.weight" in own:  # its own input norm is the embeddings'
+            own["input_layernorm.weight"] = own["hidden_norm.weight"]
+        for name in own.keys() & theirs.keys():
+            mine, values = own[name], theirs[name]
+            if mine.shape == values.shape:
                 mine.copy_(values)
-            elif mine is not None and mine.ndim == 2 and mine.shape == (values.shape[0], 2 * values.shape[1]):
+            elif mine.ndim == 2 and mine.shape == (values.shape[0], 2 * values.shape[1]):
                 mine[:, values.shape[1] :] = values
                 mine[:, : values.shape[1]].normal_(std=0.02)
 

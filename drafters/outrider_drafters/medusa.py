@@ -17,6 +17,7 @@ from outrider import (
     DrafterOptions,
     DraftView,
     HeadsExport,
+    HeadsFolder,
     HeadsReport,
     InputError,
     ModelError,
@@ -48,7 +49,7 @@ _DYNAMIC: Final = "dynamic"
 class MedusaOptions(AheadOptions):
     """Options of `medusa`."""
 
-    heads: str | None = Field(default=None, description="their folder; by default one that a package offers")
+    heads: HeadsFolder | None = Field(default=None, description="their folder; by default one that a package offers")
     tree: str = Field(
         default=_DERIVED,
         description="derived from how often heads are right, dynamic (by score), mc_sim_7b_63, or a file of paths of ranks",

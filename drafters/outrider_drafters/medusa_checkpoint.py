@@ -1,27 +1,27 @@
-"""Reading Medusa's heads from the layouts in which they are published.
-
-| layout | names |
-|---|---|
-| FasterDecoding, v0.1 `.pt` and safetensors | `{k}.{i}.linear.weight`, `.bias`, `{k}.{L}.weight` |
-| "version 2" | the same without output layers: the target's own rows serve |
-| Medusa-2, in the target's own files | the same behind `medusa_head.` |
-| vLLM | `blocks.{k}.layers.{i}.weight`, `lm_heads.{k}.weight`, or one `lm_heads.0.weight` for all |
-
-Any of them may hold a `token_map`, the target's ids of a smaller vocabulary. Numbers and widths come from the tensors.
-"""
+"""Reading Medusa's heads from the layouts in which they are published; numbers and widths come from the tensors."""
 
 import re
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import torch
 
-from outrider import InputError, TargetInfo
+from outrider import InputError, TargetInfo, heads_folder, not_heads_of
+from outrider_drafters.head_keys import Keys
 from outrider_drafters.medusa_heads import Heads, HeadsShape
-from outrider_drafters.tensors import StoredTensor, list_tensors, read_json, read_tensors, weight_file
+from outrider_drafters.medusa_names import FASTER, KEYS, UNUSED, VLLM, Layout
+from outrider_drafters.tensors import (
+    StoredTensor,
+    is_file,
+    list_tensors,
+    listed,
+    read_json,
+    read_tensors,
+    weight_file,
+)
 
 FILES: Final = (
     "medusa_lm_head.safetensors",
@@ -34,37 +34,7 @@ FILES: Final = (
 _MAP: Final = "token_map"
 _IN_TARGET: Final = "medusa_head."
 _IN_VLLM: Final = "medusa_heads."
-
-
-@dataclass(frozen=True, slots=True)
-class _Layout:
-    """How tensors are named.
-
-    Args:
-        block: names of blocks: head, block, kind.
-        output: names of output layers: the head first.
-        names: writes a block's name.
-        output_names: writes an output layer's name, of a head and the number of its blocks.
-    """
-
-    block: re.Pattern[str]
-    output: re.Pattern[str]
-    names: str
-    output_names: str
-
-
-_FASTER: Final = _Layout(
-    re.compile(r"(\d+)\.(\d+)\.linear\.(weight|bias)"),
-    re.compile(r"(\d+)\.\d+\.weight"),
-    "{head}.{layer}.linear.{kind}",
-    "{head}.{layers}.weight",
-)
-_VLLM: Final = _Layout(
-    re.compile(r"blocks\.(\d+)\.layers\.(\d+)\.(weight|bias)"),
-    re.compile(r"lm_heads\.(\d+)\.weight"),
-    "blocks.{head}.layers.{layer}.{kind}",
-    "lm_heads.{head}.weight",
-)
+_ABOUT_HEADS: Final = "medusa_"
 
 
 def read_heads(folder: str | Path, target: TargetInfo) -> tuple[Heads, torch.Tensor | None]:
@@ -76,13 +46,10 @@ def read_heads(folder: str | Path, target: TargetInfo) -> tuple[Heads, torch.Ten
     Raises:
         InputError: the folder holds no heads, other heads than the target's, or something besides.
     """
-    folder = Path(folder)
-    if not folder.is_dir():
-        raise InputError(f"drafter 'medusa': heads = '{folder}' is no folder")
+    folder = heads_folder(folder)
     found = Found.of(folder)
     if found is None:
-        first = ", ".join(sorted(list_tensors(folder, FILES))[:3])
-        raise InputError(f"{weight_file(folder, FILES)} holds no Medusa heads; its tensors begin with {first}")
+        raise not_heads_of("medusa", folder)
     found.check_names()
     shape = found.shape(target.hidden_size, target.vocab_size)
     output = None
@@ -112,21 +79,24 @@ class Found:
     """
 
     folder: Path
-    layout: _Layout
+    layout: Layout
     tensors: Mapping[str, StoredTensor]
     stored: Mapping[str, str]
-    config: Mapping[str, Any]
+    config: Keys
 
     @classmethod
     def of(cls, folder: Path) -> "Found | None":
         """Look into a folder; None where it holds no heads of this kind."""
-        listed = list_tensors(folder, FILES)
-        inside = any(name.startswith(_IN_TARGET) for name in listed)
+        if weight_file(folder, FILES) is None:
+            return None
+        held = list_tensors(folder, FILES)
+        inside = any(name.startswith(_IN_TARGET) for name in held)
         prefix = _IN_TARGET if inside else _IN_VLLM
-        stored = {name.removeprefix(prefix): name for name in listed if name.startswith(prefix) or not inside}
-        layout = _VLLM if any(name.startswith(("blocks.", "lm_heads.")) for name in stored) else _FASTER
-        config = read_json(folder / "config.json") if (folder / "config.json").is_file() else {}
-        found = cls(folder, layout, {name: listed[stored[name]] for name in stored}, stored, config)
+        stored = {name.removeprefix(prefix): name for name in held if name.startswith(prefix) or not inside}
+        layout = VLLM if any(name.startswith(("blocks.", "lm_heads.")) for name in stored) else FASTER
+        path = folder / "config.json"
+        config = Keys(path, read_json(path) if is_file(path) else {})
+        found = cls(folder, layout, {name: held[stored[name]] for name in stored}, stored, config)
         return found if found.heads else None
 
     @property
@@ -137,19 +107,24 @@ class Found:
     @property
     def name(self) -> str:
         """Return whose layout it is."""
-        if self.layout is _VLLM:
+        if self.layout is VLLM:
             return "vLLM"
-        if any(name.startswith(_IN_TARGET) for name in self.stored.values()):
+        if self.in_model:
             return "Medusa-2, in the target's files"
         return "FasterDecoding" if self.outputs else "FasterDecoding, version 2"
+
+    @property
+    def in_model(self) -> bool:
+        """Whether they lie in the target's own files, and the config is the target's."""
+        return any(name.startswith(_IN_TARGET) for name in self.stored.values())
 
     @property
     def widths(self) -> tuple[int, int | None, int | None]:
         """Return the hidden width, the target's vocabulary and the draft's, as far as shapes and config tell them."""
         own = next((one.shape for name, one in self.tensors.items() if self.layout.output.fullmatch(name)), None)
         block = next((one.shape for name, one in self.tensors.items() if self.layout.block.fullmatch(name)), own)
-        mapped, said = self.tensors.get(_MAP), self.config.get("vocab_size")
-        draft = mapped.shape[0] if mapped is not None else own[0] if own else None
+        mapped, said = self.tensors.get(_MAP), self.config.values.get("vocab_size")
+        draft = next(iter(mapped.shape), 0) if mapped is not None else own[0] if own else None
         whole = said if type(said) is int else None if mapped is not None else draft
         return (block or (0,))[-1], whole, draft
 
@@ -167,13 +142,13 @@ class Found:
     def bias(self) -> bool:
         """Say whether blocks have biases; in the first layout all do."""
         named = (self.layout.block.fullmatch(name) for name in self.tensors)
-        return self.layout is _FASTER or any(match is not None and match[3] == "bias" for match in named)
+        return self.layout is FASTER or any(match is not None and match[3] == "bias" for match in named)
 
     @property
     def outputs(self) -> int:
         """Return how many output layers there are to be."""
         own = self._numbers(1, self.layout.output)
-        shared = self.layout is _VLLM and own == {0} and self.config.get("original_lm_head") is True
+        shared = self.layout is VLLM and own == {0} and self.config.values.get("original_lm_head") is True
         return 1 if shared else self.heads if own else 0
 
     def check_names(self) -> None:
@@ -185,14 +160,15 @@ class Found:
         expected = {name for name, _ in self.renamed(self._counts(0, 0))} | ({_MAP} & self.tensors.keys())
         missing, more = expected - self.tensors.keys(), self.tensors.keys() - expected
         if missing or more:
-            parts = [f"missing {_names(missing)}"] * bool(missing) + [f"unexpected {_names(more)}"] * bool(more)
+            parts = [f"missing {listed(missing)}"] * bool(missing) + [f"unexpected {listed(more)}"] * bool(more)
             what = f"{self.heads} heads of {self.layers} blocks"
             raise InputError(f"{self.file} does not hold {what}: {', '.join(parts)}")
+        self._check_keys()
         for key, found in self._facts():
-            said = self.config.get(key)
+            said = self.config.values.get(key)
             if said is None or said == found or (key == "version" and str(said) == found):
                 continue
-            text = f"{self.folder / 'config.json'} says {key} = {said!r}, and the tensors say {found!r}"
+            text = f"{self.config.path} says {key} = {said!r}, and the tensors say {found!r}"
             if key in ("medusa_num_heads", "num_heads") and type(said) is int and said < self.heads:
                 warnings.warn(f"{text}, which counts", stacklevel=2)  # published configs are wrong here
             else:
@@ -208,25 +184,30 @@ class Found:
         Raises:
             InputError: a tensor is of another shape, or the vocabulary another.
         """
-        vocab, listed = whole, self.tensors.get(_MAP)
-        if listed is not None:
-            if len(listed.shape) != 1:
-                raise InputError(f"{listed.file}: '{_MAP}' has shape {list(listed.shape)}, and is a list of ids")
-            vocab = listed.shape[0]
+        vocab, mapped = whole, self.tensors.get(_MAP)
+        if mapped is not None:
+            if len(mapped.shape) != 1:
+                raise InputError(f"{mapped.file}: '{_MAP}' has shape {list(mapped.shape)}, and is a list of ids")
+            vocab = mapped.shape[0]
         for name, stored in self.tensors.items():
             block = self.layout.block.fullmatch(name)
             if name == _MAP:
                 continue
+            if not stored.floating:
+                raise InputError(
+                    f"{stored.file}: '{self.stored[name]}' is {stored.dtype}, and a weight must be float16, bfloat16, float32 "
+                    f"or float64"
+                )
             wanted = (vocab, width) if block is None else (width,) if block[3] == "bias" else (width, width)
             if stored.shape == wanted:
                 continue
             text = f"{stored.file}: '{self.stored[name]}' has shape {list(stored.shape)}, and must have {list(wanted)}"
-            if block is None and listed is None and stored.shape[1:] == (width,) and stored.shape[0] < whole:
+            if block is None and mapped is None and stored.shape[1:] == (width,) and stored.shape[0] < whole:
                 raise InputError(f"{text}; a smaller vocabulary needs a '{_MAP}'")
             raise InputError(f"{text}: the target's hidden width is {width}, its vocabulary {whole}")
         return self._counts(width, vocab)
 
-    def token_map(self, whole: int) -> torch.Tensor | None:
+    def token_map(self, whole: int | None) -> torch.Tensor | None:
         """Read the map `[draft vocab]` of draft ids to the target's, of which there are `whole`; None where there is none.
 
         Raises:
@@ -239,8 +220,8 @@ class Found:
         if found.is_floating_point() or found.dtype == torch.bool:
             raise InputError(f"{what} is {found.dtype}, and holds ids")
         ids = found.long()
-        if not len(ids) or int(ids.min()) < 0 or int(ids.max()) >= whole:
-            raise InputError(f"{what} holds ids that are not among the target's {whole}")
+        if not len(ids) or int(ids.min()) < 0 or (whole is not None and int(ids.max()) >= whole):
+            raise InputError(f"{what} holds ids that are not among the target's {whole or 'tokens'}")
         if len(set(ids.tolist())) < len(ids):
             raise InputError(f"{what} holds an id twice")
         return ids
@@ -252,12 +233,23 @@ class Found:
             for layer in range(shape.layers):
                 for kind in kinds:
                     name = self.layout.names.format(head=head, layer=layer, kind=kind)
-                    yield name, _VLLM.names.format(head=head, layer=layer, kind=kind)
+                    yield name, VLLM.names.format(head=head, layer=layer, kind=kind)
         for head in range(shape.outputs):
             yield self.layout.output_names.format(head=head, layers=shape.layers), f"lm_heads.{head}.weight"
 
     def _counts(self, width: int, vocab: int) -> HeadsShape:
         return HeadsShape(self.heads, self.layers, width, self.bias, self.outputs, vocab)
+
+    def _check_keys(self) -> None:
+        """Refuse keys of the config that nobody here knows: of a whole model's, those that are about heads.
+
+        Raises:
+            InputError: with the keys.
+        """
+        values = self.config.values
+        if self.in_model:
+            values = {key: one for key, one in values.items() if key.startswith(_ABOUT_HEADS)}
+        Keys(self.config.path, values).check(KEYS, UNUSED)
 
     def _facts(self) -> Iterator[tuple[str, Any]]:
         """Yield what a config may say of the heads, and what the tensors say."""
@@ -265,22 +257,18 @@ class Found:
         yield "medusa_num_layers", self.layers
         own = next((one for name, one in self.tensors.items() if self.layout.output.fullmatch(name)), None)
         rows = self.tensors.get(_MAP, own)
-        if self.layout is _FASTER:
+        if self.layout is FASTER:
             yield "version", "2" if own is None else "1"
             return
+        yield "hidden_size", self.widths[0]
         yield "num_heads", self.heads
         yield "num_hidden_layers", self.layers
         yield "medusa_fc_bias", self.bias
         if own is None or self.heads > 1:  # of a single head's output layer both are true
             yield "original_lm_head", own is None or self.outputs < self.heads
         if rows is not None:
-            yield "truncated_vocab_size", rows.shape[0]
+            yield "truncated_vocab_size", next(iter(rows.shape), 0)
 
     def _numbers(self, group: int, *patterns: re.Pattern[str]) -> set[int]:
         matches = (pattern.fullmatch(name) for name in self.tensors for pattern in patterns)
         return {int(match[group]) for match in matches if match is not None}
-
-
-def _names(names: Iterable[str]) -> str:
-    listed = sorted(names)
-    return ", ".join(listed[:8]) + (f" and {len(listed) - 8} more" if len(listed) > 8 else "")

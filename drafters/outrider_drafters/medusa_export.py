@@ -1,6 +1,5 @@
 """Writing Medusa's heads of any layout in another, tensor for tensor."""
 
-import sys
 from dataclasses import replace
 from typing import Final
 
@@ -45,11 +44,11 @@ def _read(found: Found, target: HeadsTarget | None) -> Written:
     if target is not None:
         hidden, whole = target.info.hidden_size, target.info.vocab_size
     shape = found.shape(hidden, whole or draft or 0)
-    found.token_map(whole or sys.maxsize)
+    found.token_map(whole)
     names = dict(found.renamed(shape))
     stored = read_tensors(found.folder, FILES, {found.stored[name] for name in (*names, _MAP) if name in found.stored})
     weights = {own: stored[found.stored[name]] for name, own in names.items()}
-    named = found.config.get("base_model_name_or_path")
+    named = found.config.values.get("base_model_name_or_path")
     name = target.name if target is not None else named if isinstance(named, str) else None
     return Written(shape, weights, stored.get(found.stored.get(_MAP, "")), whole, name)
 

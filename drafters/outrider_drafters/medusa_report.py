@@ -3,8 +3,7 @@
 from pathlib import Path
 
 from outrider import HeadsReport, InputError, TargetInfo
-from outrider_drafters.medusa_checkpoint import FILES, Found
-from outrider_drafters.tensors import weight_file
+from outrider_drafters.medusa_checkpoint import Found
 
 
 def inspect_medusa(folder: Path, target: TargetInfo | None) -> HeadsReport | None:
@@ -13,12 +12,14 @@ def inspect_medusa(folder: Path, target: TargetInfo | None) -> HeadsReport | Non
     Raises:
         InputError: it holds some that are broken.
     """
-    found = Found.of(folder) if weight_file(folder, FILES) is not None else None
+    found = Found.of(folder)
     if found is None:
         return None
     found.check_names()
     hidden, vocab, draft = found.widths
     found.shape(hidden, vocab or draft or 0)
+    found.token_map(vocab)
+    made_for = found.config.values.get("base_model_name_or_path")
     misfit = None
     if target is not None:
         try:
@@ -36,7 +37,8 @@ def inspect_medusa(folder: Path, target: TargetInfo | None) -> HeadsReport | Non
         vocab_size=vocab,
         draft_vocab_size=draft,
         features=None if target is None else (target.num_layers,),
-        trained_for=found.config.get("base_model_name_or_path"),
+        trained_for=made_for if isinstance(made_for, str) else None,
         details={"blocks": blocks, "output": outputs},
         misfit=misfit,
+        in_model=found.in_model,
     )

@@ -4,15 +4,18 @@ Nothing in a file is executed: pickles are read by torch's restricted loader, wh
 """
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+import stat
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import torch
 from safetensors import SafetensorError, safe_open
 
 from outrider import InputError
+
+_POINTER: Final = b"version https://git-lfs.github.com/spec/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,10 +26,33 @@ class StoredTensor:
     shape: tuple[int, ...]
     dtype: str
 
+    @property
+    def floating(self) -> bool:
+        """Whether it holds floating numbers, as weights do, of a dtype that needs no scales beside it."""
+        return self.dtype.lower() in ("f64", "f32", "f16", "bf16", "float64", "float32", "float16", "bfloat16")
+
+
+def is_file(path: Path) -> bool:
+    """Whether there is such a file.
+
+    Raises:
+        InputError: nobody may look, which is another thing.
+    """
+    try:
+        return stat.S_ISREG(path.stat().st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        raise InputError(f"{path} can't be read: {error.strerror or error}") from error
+
 
 def weight_file(folder: Path, names: Sequence[str]) -> Path | None:
-    """Return the first of these files that the folder holds; None where it holds none."""
-    return next((folder / name for name in names if (folder / name).is_file()), None)
+    """Return the first of these files that the folder holds; None where it holds none.
+
+    Raises:
+        InputError: nobody may look into the folder.
+    """
+    return next((folder / name for name in names if is_file(folder / name)), None)
 
 
 def read_tensors(folder: Path, names: Sequence[str], only: Collection[str] | None = None) -> dict[str, torch.Tensor]:
@@ -41,7 +67,8 @@ def read_tensors(folder: Path, names: Sequence[str], only: Collection[str] | Non
         The tensors by their names, on the CPU, in the dtype of the file.
 
     Raises:
-        InputError: there is none of these files, or one that can't be read, or something in it is no tensor.
+        InputError: there is none of these files, or one that can't be read, or something in it is no tensor, or a number in one
+            is not finite.
     """
     found: dict[str, torch.Tensor] = {}
     for part, keys in _parts(_weight_file(folder, names)):
@@ -49,6 +76,7 @@ def read_tensors(folder: Path, names: Sequence[str], only: Collection[str] | Non
             continue
         held = _read(part, only)
         _compare(part, held, [key for key in keys if only is None or key in only])
+        _check_finite(part, held)
         found |= {key: held[key] for key in (keys or held) if key in held}
     return found
 
@@ -73,15 +101,43 @@ def read_json(path: Path) -> dict[str, Any]:
     Raises:
         InputError: the file can't be read, or holds something else.
     """
+    _check_file(path)
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"{path} can't be read: {error.strerror or error}") from error
     except ValueError as error:
         raise InputError(f"{path} is no JSON: {error}") from error
     if not isinstance(found, dict):
         raise InputError(f"{path} holds a {type(found).__name__}, and must hold a JSON object")
     return found
+
+
+def listed(names: Iterable[str], most: int = 12) -> str:
+    """Write names in their order, and where there are many, how many more."""
+    found = sorted(names)
+    return ", ".join(found[:most]) + (f" and {len(found) - most} more" if len(found) > most else "")
+
+
+def _check_file(file: Path) -> None:
+    """Refuse a file that can't be opened, and one that only stands for another.
+
+    Raises:
+        InputError: it is such a file.
+    """
+    try:
+        with file.open("rb") as opened:
+            start = opened.read(len(_POINTER))
+    except OSError as error:
+        raise InputError(f"{file} can't be read: {error.strerror or error}") from error
+    if start == _POINTER:
+        raise InputError(
+            f"{file} is a pointer of Git LFS, not the file itself; run `git lfs pull` in its folder, or download it"
+        )
+
+
+def _check_finite(file: Path, held: Mapping[str, torch.Tensor]) -> None:
+    for key, one in held.items():
+        if one.is_floating_point() and not bool(torch.isfinite(one.float() if one.itemsize == 1 else one).all()):
+            raise InputError(f"{file}: '{key}' holds numbers that are not finite (nan or inf): nothing comes of it")
 
 
 def _weight_file(folder: Path, names: Sequence[str]) -> Path:
@@ -112,9 +168,10 @@ def _compare(file: Path, held: Mapping[str, object], keys: Sequence[str]) -> Non
 
 
 def _read(file: Path, only: Collection[str] | None = None) -> dict[str, torch.Tensor]:
+    _check_file(file)
     if file.suffix != ".safetensors":
-        held = _unpickle(file, mapped=False)
-        return {key: one for key, one in held.items() if only is None or key in only}
+        held = _unpickle(file, mapped=only is not None)
+        return held if only is None else {key: one.clone() for key, one in held.items() if key in only}
     try:
         with safe_open(file, framework="pt") as stored:
             keys = [key for key in stored.keys() if only is None or key in only]  # noqa: SIM118
@@ -124,6 +181,7 @@ def _read(file: Path, only: Collection[str] | None = None) -> dict[str, torch.Te
 
 
 def _list(file: Path) -> dict[str, StoredTensor]:
+    _check_file(file)
     if file.suffix != ".safetensors":
         held = _unpickle(file, mapped=True)
         return {key: StoredTensor(file, tuple(one.shape), _name(one.dtype)) for key, one in held.items()}

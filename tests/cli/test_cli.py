@@ -189,6 +189,10 @@ def test_a_wrong_drafter_is_found_before_the_model_is_loaded(run: Run, monkeypat
 
     monkeypatch.setattr("outrider.cli.generate.load", load)
     assert run("generate", "-m", "smollm2", "-p", "x", "-d", "nope")[0] == 2
+    for name in ("eagle", "eagle3", "medusa"):
+        for word in (f"{name}[heads=nosuch]", f"cascade[ngram,{name}[heads=nosuch]]"):
+            status, _, err = run("generate", "-m", "smollm2", "-p", "x", "-d", word)
+            assert (status, "'nosuch': no such folder" in err) == (2, True)
 
 
 def test_no_network_at_fetch_is_one_line(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -9,6 +9,8 @@ import pytest
 import torch
 
 import outrider
+from eagle_layouts import random_eagle
+from medusa_layouts import random_heads
 from outrider import DraftBatch, Outcome, OutcomeBatch, Target, TreeBatch
 from outrider_drafters.draft_model import DraftModel, DraftModelOptions
 from support import (
@@ -241,8 +243,13 @@ def test_the_draft_model_stays_as_it_was() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({}, r"needs a model: draft-model\[model=...\]"),
+        ({}, r"needs what was trained for this very model, .*draft-model\[model=FOLDER\]"),
         ({"model": "./nowhere"}, "no such folder"),
+        (
+            {"model": random_eagle(tiny_target(0).info, "eagle")},
+            r"holds heads of eagle, not a model; pick eagle\[heads=",
+        ),
+        ({"model": random_heads(32, 64)}, r"holds heads of medusa, not a model; pick medusa\[heads="),
         ({"model": 7}, "a int can't be a target"),
         ({"model": "x", "draft_tokens": 0}, "draft_tokens"),
         ({"model": "x", "temperature": 0.0}, "temperature"),

@@ -11,6 +11,8 @@ import outrider
 from eagle_layouts import eagle, eagle3, random_eagle, write
 from levels import expected_paths, paths_of
 from outrider import DraftBatch, DraftTree, DraftView, Shape, Target, TokenView, TreeBatch
+from outrider.config import load_config
+from outrider.plugins.words import read_options
 from outrider_drafters.eagle import Eagle, Eagle3, EagleOptions
 from outrider_drafters.eagle_checkpoint import read_eagle
 from support import plain_loop, prompt_of, tiny_target
@@ -232,15 +234,52 @@ def test_long_prompts_are_read_in_pieces() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({}, r"needs heads: eagle3\[heads=FOLDER\], trained for this very model"),
-        ({"heads": "./nowhere"}, "nowhere"),
-        ({"heads": "x", "depth": 0}, "depth"),
-        ({"heads": "x", "nodes": 65}, "nodes"),
+        ({}, r"needs what was trained for this very model, .*eagle3\[heads=FOLDER\]"),
+        ({"heads": "./nowhere"}, "option heads: './nowhere': no such folder"),
+        ({"heads": ["./nowhere"]}, "give a folder of heads"),
+        ({"heads": ".", "depth": 0}, "depth"),
+        ({"heads": ".", "nodes": 65}, "nodes"),
+        ({"layers": 3}, r"option layers = 3: must be a list in brackets, such as \[1, 2\]"),
+        ({"layers": [1, "2"]}, "option layers.1 = '2'"),
     ],
 )
 def test_what_can_t_serve_is_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(outrider.InputError, match=message):
         outrider.generate(served(), [1, 2], "eagle3", options)
+
+
+@pytest.mark.parametrize("kind", [str, Path])
+def test_layers_are_a_list_in_every_spelling(kind: Any, tmp_path: Path) -> None:
+    """Of the checkpoint's own layers 0 and 1, or of others."""
+    target = served()
+    heads = random_eagle(target.info, "eagle3")
+    (tmp_path / "file.toml").write_text(
+        f'[drafter]\nname = "eagle3"\n[drafter.options]\nheads = "{heads}"\nlayers = [1, 2]\n'
+    )
+    config = load_config(tmp_path / "file.toml").drafter_choice
+    assert config is not None
+    for word, options in (
+        ("eagle3", {"heads": kind(heads), "layers": [1, 2]}),
+        ("eagle3", {"heads": kind(heads), "layers": (1, 2)}),
+        (f"eagle3[heads={heads},layers=[1,2]]", {}),
+        ("eagle3", read_options([f"heads={heads}", "layers=[1, 2]"])),
+        (config.name, config.options),
+    ):
+        drafter = outrider.make_drafter(word, options, target.info)
+        assert drafter.needs().hidden == {1, 2}
+    assert outrider.make_drafter("eagle3", {"heads": heads}, target.info).needs().hidden == {0, 1}
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_text_that_outgrows_the_heads_goes_on_without_drafts_and_says_so_once(method: str, tmp_path: Path) -> None:
+    target = served()
+    config, tensors = {"eagle": eagle, "eagle3": eagle3}[method](target.info)
+    heads = write(tmp_path, config | {"max_position_embeddings": 20}, tensors)
+    with pytest.warns(UserWarning, match="max_position_embeddings in .*config.json is 20, so longer texts") as told:
+        result = outrider.generate(target, PROMPTS[0], method, {"heads": heads}, adaptive=False, max_new_tokens=30)
+    assert len(told) == 1
+    assert list(result.token_ids) == plain_loop(target.model, PROMPTS[0], 30)
+    assert result.stats.num_draft_tokens > 0
 
 
 def test_a_dtype_of_its_own_is_kept() -> None:

@@ -9,8 +9,10 @@ import pytest
 import torch
 
 from eagle_files import DRAFTED, LAYOUTS, SIZE, VOCAB, Files, eagle1, eagle3, specforge, speculators, vllm_eagle1
+from medusa_layouts import VLLM, random_weights, vllm_names, write
 from outrider import InputError, TargetInfo
 from outrider_drafters.eagle_checkpoint import read_eagle
+from support import tiny_model
 
 TARGET = TargetInfo(VOCAB, SIZE, 8, 256, frozenset(), torch.float32, torch.device("cpu"), None)
 
@@ -91,7 +93,9 @@ def test_the_number_of_features_is_that_of_the_weights(tmp_path: Path) -> None:
     files = eagle3()
     files.tensors["fc.weight"] = torch.randn(SIZE, 2 * SIZE)
     folder = files.write(tmp_path)
-    with pytest.raises(InputError, match="reads 2 layers, and these are 3 by default: 2, 4, 5; set feature_layers"):
+    with pytest.raises(
+        InputError, match="reads 2 layers, and these are 3 by default: 2, 4, 5; name them by the option layers"
+    ):
         read_eagle(folder, TARGET)
     assert read_eagle(folder, TARGET, feature_layers=(2, 5))[0].features == 2
 
@@ -152,7 +156,35 @@ def test_proposals_lie_in_the_reduced_vocabulary(tmp_path: Path) -> None:
     assert set(network.d2t_ids[logits.argmax(-1)].flatten().tolist()) == set(DRAFTED)
 
 
-# What is missing, unexpected, or of another shape.
+# What is missing, unexpected, of another dtype or another shape.
+
+
+@pytest.mark.parametrize("name", ["EAGLE-1", "EAGLE-3", "EAGLE-3, speculators, Qwen3"])
+def test_weights_that_are_no_numbers_to_multiply_by_are_refused(tmp_path: Path, name: str) -> None:
+    """Whole numbers lack the scales that belong to them, and what is not finite would never draft."""
+    key = next(key for key in LAYOUTS[name]().tensors if key.endswith("up_proj.weight"))
+    for index, (value, message) in enumerate([(3, "and a weight must be float16"), (torch.nan, "not finite")]):
+        for kind in ("safetensors", "bin"):
+            files = LAYOUTS[name]()
+            one = files.tensors[key]
+            files.tensors[key] = one.to(torch.int8) if value == 3 else one.masked_fill(one == one.max(), value)
+            with pytest.raises(InputError, match=message) as refused:
+                read_eagle(files.write(tmp_path / f"{index}{kind}", kind), TARGET)
+            assert key in str(refused.value)
+
+
+@pytest.mark.parametrize("name", ["EAGLE-1", "EAGLE-3"])
+def test_what_is_another_s_is_told(tmp_path: Path, name: str) -> None:
+    tiny_model().save_pretrained(tmp_path / "model")
+    with pytest.raises(InputError, match=r"model holds no heads .* holds a whole model \(LlamaForCausalLM, 2 layers\)"):
+        read_eagle(tmp_path / "model", TARGET)
+    write(tmp_path / "medusa", "model.safetensors", vllm_names(random_weights(bias=False)), **VLLM)
+    with pytest.raises(InputError, match="holds heads of medusa .vLLM: 3 heads.; pick -d medusa, not -d eagle3"):
+        read_eagle(tmp_path / "medusa", TARGET, method="eagle3")
+    files = LAYOUTS[name]()
+    files.tensors = {f"module.{key}": one for key, one in files.tensors.items()}
+    with pytest.raises(InputError, match="names of its tensors begin with 'module.'"):
+        read_eagle(files.write(tmp_path / "wrapped"), TARGET)
 
 
 @pytest.mark.parametrize(
@@ -226,7 +258,11 @@ def test_another_target_is_refused(tmp_path: Path, change: dict[str, int], messa
 @pytest.mark.parametrize(
     ("files", "given", "message"),
     [
-        (specforge(ids=(1, 2, 8)), None, r"layer 9 is not one of 0 to 7, since the target has 8 layers"),
+        (
+            specforge(ids=(1, 2, 8)),
+            None,
+            r"layer 9 .* 0 to 7, since the target has 8 layers; name others by the option layers",
+        ),
         (specforge(ids=(1, 2, 7)), None, r"layer 8 is not one of 0 to 7"),
         (specforge(ids=(1, 1, 2)), None, "not distinct"),
         (speculators(eagle_aux_hidden_state_layer_ids=[1, 2, 8]), None, "layer 8 is not one of 0 to 7"),
@@ -286,6 +322,28 @@ def test_a_head_of_another_width_than_its_target_brings_embeddings(tmp_path: Pat
         (eagle3(), {"model_type": "gemma"}, "model_type is 'gemma', and must be one of llama"),
         (eagle3(), {"norm_output": True}, "norm_output means one thing to SpecForge and another to speculators"),
         (eagle3(), {"partial_rotary_factor": 0.5}, "partial_rotary_factor is 0.5, and must be 1"),
+        (
+            eagle3(),
+            {"num_key_value_heads": 3},
+            "num_attention_heads is 4 and num_key_value_heads 3, which must divide it",
+        ),
+        (eagle3(), {"head_dim": 7}, "head_dim is 7, and must be even"),
+        (
+            eagle3(),
+            {"num_attention_heads": 6},
+            r"head_dim is 5 \(hidden_size by 6 num_attention_heads, as none is given\)",
+        ),
+        (eagle3(), {"hidden_act": "prelu"}, "hidden_act is 'prelu', and must be an activation .* without weights"),
+        (eagle3(), {"rope_theta": "far"}, "rope_theta is 'far', and must be a number above 0"),
+        (eagle3(), {"rope_theta": -1.0}, "rope_theta is -1.0, and must be a number above 0"),
+        (eagle3(), {"rope_scaling": {"type": ["linear"]}}, "rope_scaling.type is .*, and must be the name of a kind"),
+        (eagle3(), {"rope_scaling": {"type": "linear", "factor": 0.0}}, "its rotary embedding .* can't be made"),
+        (
+            eagle3(),
+            {"rope_scaling": {"type": "longrope", "original_max_position_embeddings": 1.5}},
+            "rope_scaling.original_max_position_embeddings is 1.5, and must be a whole number",
+        ),
+        (eagle3(), {"wandb": "x"}, "unknown key wandb, .*; delete what is only its trainer's"),
         (eagle3(), {"sliding_window": 16}, "layer_types doesn't say of which layers"),
         (eagle3(), {"layer_types": ["chunked_attention"]}, "layer_types is"),
         (eagle3(), {"eagle_aux_hidden_state_layer_ids": [1, "2"]}, "must be a list of whole numbers"),

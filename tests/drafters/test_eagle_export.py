@@ -87,7 +87,7 @@ def same(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> None:
 
 
 def differing(one: EagleConfig, other: EagleConfig) -> set[str]:
-    names = {each.name for each in fields(EagleConfig)} - {"folder", "layout"}
+    names = {each.name for each in fields(EagleConfig)} - {"folder", "layout", "positions_key"}
     return {name for name in names if getattr(one, name) != getattr(other, name)}
 
 

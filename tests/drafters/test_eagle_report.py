@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -61,7 +62,31 @@ def test_variants_are_named(tmp_path: Path) -> None:
     assert report is not None
     assert report.details["variants"] == "qk_norm, fc_norm, norm_output"
     assert report.details["sliding"] == "8 tokens, in layers 1"
-    assert report.details["rotary"] == "factor 2.0, rope_theta 5000.0, rope_type linear, up to 256 positions"
+    assert report.details["rotary"] == "factor 2.0, rope_theta 5000.0, rope_type linear"
+    longest = "256 tokens (transformer_layer_config.max_position_embeddings); beyond it nothing is drafted"
+    assert report.details["longest context"] == longest
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda files: files.tensors.pop("d2t"), "lacks d2t, without which the 8 tokens"),
+        (lambda files: (files.tensors.pop("d2t"), files.tensors.pop("t2d")), "lacks d2t"),
+        (lambda files: files.tensors.update(d2t=torch.zeros(8)), "d2t is torch.float32, and must be whole numbers"),
+        (lambda files: files.tensors.update(d2t=torch.tensor([100, *[0] * 7])), "d2t leads to id 100"),
+        (lambda files: files.tensors.update(d2t=torch.arange(8)), "d2t and t2d disagree"),
+        (lambda files: files.tensors.update({"norm.weight": torch.ones(SIZE).int()}), "norm.weight is (I|int)32"),
+        (lambda files: files.config.update(num_key_value_heads=3), "num_key_value_heads 3, which must divide it"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["safetensors", "bin", "sharded"])
+def test_what_generate_refuses_does_not_fit(
+    tmp_path: Path, kind: str, change: Callable[[Files], Any], message: str
+) -> None:
+    files = eagle3()
+    change(files)
+    with pytest.raises(InputError, match=message):
+        inspect_eagle(files.write(tmp_path, kind), TARGET, "eagle3")
 
 
 @pytest.mark.parametrize(
@@ -132,7 +157,9 @@ def test_the_command_shows_a_head_and_whether_it_fits(run: Run, tmp_path: Path) 
     status, out, _ = run(folder, "-m", good)
     assert status == 0
     assert "2, 4, 5" in out
-    assert f"{good}: yes" in " ".join(out.split())
+    assert f"{good}: yes, by all figures; made for some/target, which is not checked" in " ".join(out.split())
+    named = _model(tmp_path / "target")
+    assert f"{named}: yes, by all figures\n" in re.sub(" +\n", "\n", run(folder, "-m", named)[1])
     status, out, err = run(folder, "-m", bad)
     assert (status, err) == (1, "")
     assert "hidden states of width 32, and the target has hidden states of width 64" in " ".join(out.split())
@@ -161,7 +188,11 @@ def _broken() -> Files:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["nowhere"], "heads 'nowhere': no such folder"),
+        (["nowhere"], "'nowhere': no such folder"),
+        (["some/one"], "'some/one': no such folder; if it is a Hub id, download it first and give its folder"),
+        ([""], "'': give a folder of heads"),
+        (["~nobody/heads"], "'~nobody/heads': "),
+        (["{tmp}/broken", "-m", ""], "which model?"),
         (["{tmp}/file"], "a file; give its folder"),
         (["{tmp}"], "holds no heads that a drafter knows; asked: eagle, eagle3"),
         (["{tmp}/broken"], "has unexpected more"),

@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
@@ -26,9 +27,10 @@ from medusa_layouts import (
     write,
     write_sharded,
 )
-from outrider import DraftBatch, DraftTree, DraftView, InputError, Target, TokenView
+from outrider import DraftBatch, DraftTree, DraftView, InputError, Target, TargetInfo, TokenView
 from outrider_drafters.medusa import Medusa, MedusaOptions
 from outrider_drafters.medusa_checkpoint import read_heads
+from outrider_drafters.medusa_report import inspect_medusa
 from outrider_drafters.medusa_trees import accuracies, preset
 from support import lively, plain_loop, prompt_of, tiny_model, tiny_target
 
@@ -182,7 +184,26 @@ WRONG: dict[str, Case] = {
     "no heads at all": (
         {"model.norm.weight": torch.ones(32)},
         {},
-        r"holds no Medusa heads; its tensors begin with model.norm",
+        r"holds no heads that a drafter knows; .* It holds medusa_lm_head.safetensors, and no config.json",
+    ),
+    "an unknown key": (FASTER, BOTH | {"medusa_gate": 1}, "unknown key medusa_gate, which may change"),
+    "unknown keys of vLLM's": (IN_VLLM, VLLM | {"gate": 1, "scale": 2}, "unknown keys gate, scale, which may change"),
+    "an unknown key among the model's": (
+        faster_names(random_weights(), "medusa_head."),
+        BOTH | {"medusa_gate": 1, "residual_multiplier": 2},
+        "unknown key medusa_gate, which may change",
+    ),
+    "another width in the config": (IN_VLLM, VLLM | {"hidden_size": 48}, "hidden_size = 48, and the tensors say 32"),
+    "a map without dimensions": (_mapped(3), VLLM, r"'token_map' has shape \[\], and is a list of ids"),
+    "whole numbers": (
+        FASTER | {"0.0.linear.weight": torch.ones(32, 32, dtype=torch.int8)},
+        {},
+        r"'0\.0\.linear\.weight' is I8, and a weight must be float16",
+    ),
+    "no number": (
+        FASTER | {"1.1.weight": torch.full((64, 32), torch.inf)},
+        {},
+        r"'1\.1\.weight' holds numbers that are not finite",
     ),
 }
 
@@ -194,6 +215,24 @@ def test_wrong_heads_are_refused_before_anything_is_generated(case: str, tmp_pat
     with pytest.raises(InputError, match=error) as raised:
         outrider.make_drafter("medusa", {"heads": str(tmp_path)}, tiny_target().info)
     assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("case", [name for name in WRONG if "map" in name or "id " in name or "key" in name])
+def test_what_generate_refuses_does_not_fit(case: str, tmp_path: Path) -> None:
+    named, config, error = WRONG[case]
+    write(tmp_path, FILE, named, **config)
+    for target in (None, tiny_target().info):
+        assert re.search(error, _fault(tmp_path, target)) or target is None
+
+
+def _fault(folder: Path, target: TargetInfo | None) -> str:
+    """What is wrong with a folder, or doesn't fit the target."""
+    try:
+        found = inspect_medusa(folder, target)
+    except InputError as refused:
+        return str(refused)
+    assert found is not None
+    return str(found.misfit)
 
 
 class _Payload:
@@ -235,8 +274,8 @@ def _folder() -> str:
 @pytest.mark.parametrize(
     ("options", "error"),
     [
-        ({}, r"needs heads: medusa\[heads=FOLDER\], trained for this very target"),
-        ({"heads": "/nowhere"}, "heads = '/nowhere' is no folder"),
+        ({}, r"needs what was trained for this very model, .*medusa\[heads=FOLDER\]"),
+        ({"heads": "/nowhere"}, "option heads: '/nowhere': no such folder"),
         ({"depth": 4}, "depth = 4, and there are 3 heads"),
         (
             {"tree": "mc_sim_7b_63"},

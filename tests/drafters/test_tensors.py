@@ -109,6 +109,48 @@ def test_what_is_wrong_is_named(tmp_path: Path) -> None:
             read_tensors(tmp_path, (BIN,))
 
 
+POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 123\n"
+
+
+@pytest.mark.parametrize("kind", NAMES)
+def test_a_pointer_of_git_lfs_is_told(tmp_path: Path, kind: str) -> None:
+    (tmp_path / kind).write_text(POINTER)
+    for read in (read_tensors, list_tensors):
+        with pytest.raises(InputError, match="is a pointer of Git LFS, not the file itself"):
+            read(tmp_path, NAMES)
+    with pytest.raises(InputError, match="is a pointer of Git LFS"):
+        read_json(tmp_path / kind)
+
+
+@pytest.mark.parametrize("kind", NAMES)
+def test_what_nobody_may_read_is_told(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    _write(tmp_path, kind)
+
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise PermissionError(13, "Permission denied")
+
+    for name in ("open", "stat"):  # the file, and the folder
+        with monkeypatch.context() as patch:
+            patch.setattr(Path, name, refuse)
+            for read in (read_tensors, list_tensors):
+                with pytest.raises(InputError, match=r"(model|one|json).* can't be read: Permission denied") as refused:
+                    read(tmp_path, NAMES)
+                assert str(tmp_path) in str(refused.value)
+
+
+@pytest.mark.parametrize("kind", NAMES)
+@pytest.mark.parametrize("value", [torch.nan, torch.inf, -torch.inf])
+def test_numbers_that_are_not_finite_are_named(tmp_path: Path, kind: str, value: float, monkeypatch: Any) -> None:
+    made = _tensors()
+    made["half"][1] = value
+    monkeypatch.setitem(globals(), "_tensors", lambda: made)
+    _write(tmp_path, kind)
+    assert list_tensors(tmp_path, NAMES).keys() == made.keys()
+    assert read_tensors(tmp_path, NAMES, {"d2t"}).keys() == {"d2t"}
+    with pytest.raises(InputError, match="'half' holds numbers that are not finite"):
+        read_tensors(tmp_path, NAMES)
+
+
 def test_a_wrong_index_is_told(tmp_path: Path) -> None:
     _write(tmp_path, INDEX)
     index = read_json(tmp_path / INDEX)

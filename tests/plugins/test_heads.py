@@ -4,6 +4,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import safetensors.torch
+import torch
 
 from outrider import DrafterError, DrafterOptions, HeadsReport, InputError, RowDrafter, TargetInfo, inspect_heads
 from outrider.draft.contract import API
@@ -49,6 +51,36 @@ def test_nobody_knows_a_folder(tmp_path: Path) -> None:
         inspect_heads(tmp_path, None, registry_of(_drafter("a", None), _drafter("b", ZeroDivisionError("oops"))))
     with pytest.raises(DrafterError, match="expected a HeadsReport or None, got str"):
         inspect_heads(tmp_path, None, registry_of(_drafter("b", "no report")))
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ({}, "It holds no files."),
+        ({"config.json": "{}"}, r"no weights \(such as model.safetensors\), only config.json"),
+        ({"model.safetensors": ["fc.weight"]}, "It holds model.safetensors, and no config.json"),
+        ({"model.safetensors": ["module.fc.weight", "module.norm"], "config.json": "{}"}, "begin with 'module.'"),
+        ({"model.safetensors": ["fc", "norm"], "config.json": "{}"}, "with tensors such as fc, norm"),
+        ({"a.bin": "", "config.json": "["}, "It holds config.json and a.bin"),
+        (
+            {
+                "config.json": '{"architectures": ["SomeModel"]}',
+                "model.safetensors.index.json": '{"weight_map": {"model.layers.0.a": "x", "model.layers.1.a": "y"}}',
+            },
+            r"It holds a whole model \(SomeModel, 2 layers\)",
+        ),
+        ({"model.safetensors": ["transformer.h.0.a", "transformer.h.1.a"]}, r"a whole model \(2 layers\)"),
+        ({"model.safetensors": "version https://git-lfs", "config.json": "{}"}, "It holds config.json and model."),
+    ],
+)
+def test_a_folder_that_nobody_knows_is_described(tmp_path: Path, files: dict[str, Any], message: str) -> None:
+    for name, held in files.items():
+        if isinstance(held, str):
+            (tmp_path / name).write_text(held)
+        else:
+            safetensors.torch.save_file({one: torch.ones(1) for one in held}, tmp_path / name)
+    with pytest.raises(InputError, match=f"asked: a. .*{message}"):
+        inspect_heads(tmp_path, None, registry_of(_drafter("a", None)))
 
 
 def test_no_folder(tmp_path: Path) -> None:

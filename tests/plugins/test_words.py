@@ -106,6 +106,34 @@ def test_a_third_party_s_options_may_take_items_without_a_key(tmp_path: Path) ->
     assert outrider.choose(f"{word}[a]")[1].model_dump() == {"parts": ["a"]}
 
 
+class Shaped(Scripted):
+    """A drafter of a third party with tuples in every place."""
+
+    name = "shaped"
+
+    class Options(outrider.DrafterOptions):
+        pair: tuple[int, str] = (0, "")
+        deep: tuple[tuple[int, ...], ...] | None = None
+        named: dict[str, int] = {}
+        listed: list[int] = []
+
+
+def test_a_list_serves_where_an_option_is_a_tuple() -> None:
+    given = {"pair": [1, "a"], "deep": [[1, 2], []], "listed": [1], "named": {"a": 1}}
+    options = outrider.choose(Shaped, given)[1].model_dump()
+    assert options == {"pair": (1, "a"), "deep": ((1, 2), ()), "listed": [1], "named": {"a": 1}}
+    for wrong in (
+        {"pair": [1]},
+        {"pair": [1, "a", 2]},
+        {"pair": ["a", 1]},
+        {"deep": [1]},
+        {"deep": "x"},
+        {"listed": (1,)},
+    ):
+        with pytest.raises(outrider.InputError, match=f"option '?{next(iter(wrong))}"):
+            outrider.choose(Shaped, wrong)
+
+
 @pytest.mark.parametrize(
     "parts",
     [

@@ -44,6 +44,7 @@ def target() -> Target:
         for layer in model.model.layers:
             layer.self_attn.o_proj.weight.mul_(0.06)
             layer.mlp.down_proj.weight.mul_(0.06)
+        model.lm_head.weight[[0, 1, 2, 4, 5]] = 0  # of all that is no text it only says the end
     return outrider.load(model, tokenizer=tokenizer())
 
 

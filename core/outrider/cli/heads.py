@@ -29,7 +29,7 @@ def inspect(
 ) -> None:
     """Show what a folder of heads holds, and whether it fits a model; status 1 where it doesn't."""
     with quiet():
-        target = outline(model, revision=revision, trust_remote_code=trust_remote_code) if model else None
+        target = outline(model, revision=revision, trust_remote_code=trust_remote_code) if model is not None else None
         found = inspect_heads(folder, target)
     _print(found, model, as_json)
     if found.misfit:
@@ -52,7 +52,7 @@ def export(
 ) -> None:
     """Write heads in a layout that other engines load, tensor for tensor."""
     with quiet():
-        target = _target(model, revision, trust_remote_code) if model else None
+        target = _target(model, revision, trust_remote_code) if model is not None else None
         found = export_heads(folder, layout, out, target)
     _print(found, model, as_json)
 
@@ -72,12 +72,20 @@ def _target(model: str, revision: str | None, trust: bool) -> HeadsTarget:
 
 def _print(found: HeadsReport, model: str | None, as_json: bool) -> None:
     if as_json:
-        typer.echo(json.dumps(dataclasses.asdict(found) | ({"fits": not found.misfit} if model else {}), indent=2))
+        fits = {} if model is None else {"fits": not found.misfit}
+        typer.echo(json.dumps(dataclasses.asdict(found) | fits, indent=2))
         return
     table = Table.grid(padding=(0, 2))
-    for name, value in [*_lines(found), *([("fits", found.misfit or f"{model}: yes")] if model else [])]:
+    for name, value in [*_lines(found), *([] if model is None else [("fits", _fits(found, model))])]:
         table.add_row(name, value)
     print_table(table)
+
+
+def _fits(found: HeadsReport, model: str) -> str:
+    """Say whether heads fit a model: by their figures, since a model's name is anybody's to give."""
+    made_for = found.trained_for
+    other = made_for is not None and made_for.rpartition("/")[2].lower() != model.rstrip("/").rpartition("/")[2].lower()
+    return found.misfit or f"{model}: yes, by all figures{f'; made for {made_for}, which is not checked' * other}"
 
 
 def _lines(found: HeadsReport) -> list[tuple[str, str]]:

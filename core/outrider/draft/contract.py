@@ -7,10 +7,10 @@ came of it. It never touches the target's cache, and nothing that it proposes ca
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar, overload
+from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar, get_args, get_origin, overload
 
 import torch
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, ValidationInfo, field_validator
 
 from outrider.draft.batch import TreeBatch
 from outrider.draft.cost import StepCost, typical_cost
@@ -24,12 +24,30 @@ API: Final = (0, 1)
 class DrafterOptions(BaseModel):
     """Base of every drafter's options: unknown names and wrong types are errors, values never change.
 
-    `positional` names the option, a list, that takes the items without a key in `NAME[item,...]`.
+    A list serves where an option is a tuple: the command line, TOML and JSON have no other way to write one. `positional` names
+    the option, a list, that takes the items without a key in `NAME[item,...]`.
     """
 
     positional: ClassVar[str | None] = None
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _tuples_of_lists(cls, value: Any, info: ValidationInfo) -> Any:
+        return _as_tuples(value, cls.model_fields[info.field_name or ""].annotation)
+
+
+def _as_tuples(value: Any, kind: Any) -> Any:
+    """Return a list as a tuple where a type has one there, inside it too."""
+    found = get_args(kind)
+    if not isinstance(value, list) or kind is list or get_origin(kind) is list:
+        return value
+    if kind is not tuple and get_origin(kind) is not tuple:  # a union, or a type with notes
+        return next((made for made in (_as_tuples(value, one) for one in found) if made is not value), value)
+    several = len(found) == 2 and found[1] is Ellipsis
+    kinds = [found[0]] * len(value) if several else [*found, *[None] * len(value)][: len(value)]
+    return tuple(_as_tuples(one, each) for one, each in zip(value, kinds, strict=True))
 
 
 OptionsT = TypeVar("OptionsT", bound=DrafterOptions)

@@ -1,11 +1,41 @@
 """Folders of trained heads: what drafters say of one (`outrider heads inspect`), and what they write (`heads export`)."""
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar, Protocol, runtime_checkable
+from typing import Annotated, Any, ClassVar, Final, Protocol, runtime_checkable
+
+from pydantic import PlainValidator
 
 from outrider.draft.contract import TargetInfo
+from outrider.errors import InputError
+
+_HUB_ID: Final = re.compile(r"[\w-][\w.-]*/[\w.-]+")
+
+
+def heads_folder(folder: Any) -> Path:
+    """Return a folder that a caller names; `~` is his home.
+
+    Raises:
+        InputError: there is none.
+    """
+    if not isinstance(folder, str | Path) or not str(folder).strip():
+        raise InputError(f"{folder!r}: give a folder of heads")
+    try:
+        path = Path(folder).expanduser()
+        if path.is_dir():
+            return path
+        fault = "a file; give its folder" if path.exists() else "no such folder"
+    except (OSError, RuntimeError) as error:  # no permission, no such home
+        fault = f"it can't be looked at: {getattr(error, 'strerror', None) or error}"
+    hub = _HUB_ID.fullmatch(str(folder)) and not Path(folder).parent.exists()
+    more = "; if it is a Hub id, download it first and give its folder" if hub else ""
+    raise InputError(f"'{folder}': {fault}{more}")
+
+
+HeadsFolder = Annotated[str | Path, PlainValidator(heads_folder)]
+"""An option's type: a folder of heads, which must be there; a wrong one is refused before the target is loaded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +54,7 @@ class HeadsReport:
         trained_for: the target as the folder names it; None where it doesn't.
         details: what else is worth knowing, in words.
         misfit: why the target that was asked for can't use them; None where it can, or none was given.
+        in_model: whether they lie in a whole model's own files.
     """
 
     drafter: str
@@ -36,6 +67,7 @@ class HeadsReport:
     trained_for: str | None
     details: Mapping[str, str] = field(default_factory=dict)
     misfit: str | None = None
+    in_model: bool = False
 
 
 @runtime_checkable

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from outrider.draft.contract import TargetInfo
-from outrider.draft.heads import HeadsExport, HeadsReport, HeadsTarget, ReadsHeads, WritesHeads
+from outrider.draft.heads import HeadsExport, HeadsReport, HeadsTarget, ReadsHeads, WritesHeads, heads_folder
 from outrider.errors import DrafterError, InputError, OutriderError, first_line, suggestion
+from outrider.plugins.folder import describe
 from outrider.plugins.registry import DrafterRecord, Registry, registry
 
 
@@ -23,7 +24,7 @@ def inspect_heads(folder: str | Path, target: TargetInfo | None = None, known: R
         InputError: there is no such folder, no drafter knows it, or one does and it is wrong.
         DrafterError: no drafter knows it, and one failed in saying so.
     """
-    return _ask(_folder(folder), target, known or registry())[1]
+    return _ask(heads_folder(folder), target, known or registry())[1]
 
 
 def export_heads(
@@ -49,7 +50,7 @@ def export_heads(
         InputError: as `inspect_heads`, or the heads don't fit the target, can't be written so, or the folder is not empty.
         DrafterError: the drafter failed at it.
     """
-    source, drafters = _folder(folder), known or registry()
+    source, drafters = heads_folder(folder), known or registry()
     place = _empty(out)
     record, found = _ask(source, target.info if target else None, drafters)
     if found.misfit:
@@ -68,13 +69,6 @@ def export_heads(
     finally:
         shutil.rmtree(beside, ignore_errors=True)
     return written
-
-
-def _folder(folder: str | Path) -> Path:
-    path = Path(folder).expanduser()
-    if not path.is_dir():
-        raise InputError(f"heads '{folder}': {'a file; give its folder' if path.exists() else 'no such folder'}")
-    return path
 
 
 def _empty(out: str | Path) -> Path:
@@ -107,7 +101,19 @@ def _ask(path: Path, target: TargetInfo | None, known: Registry) -> tuple[Drafte
                 return record, found
     if faults:
         raise faults[0]
-    raise InputError(f"{path} holds no heads that a drafter knows; asked: {', '.join(asked) or 'none reads any'}")
+    known_by = ", ".join(asked) or "none reads any"
+    raise InputError(f"{path} holds no heads that a drafter knows; asked: {known_by}. {describe(path)}")
+
+
+def not_heads_of(drafter: str, folder: Path) -> InputError:
+    """Return the error that a folder holds no heads of a drafter: whose they are, or what else it holds."""
+    try:
+        found = inspect_heads(folder)
+    except OutriderError as error:
+        return InputError(str(error))
+    return InputError(
+        f"{folder} holds heads of {found.drafter} ({found.layout}: {found.parts}); pick -d {found.drafter}, not -d {drafter}"
+    )
 
 
 def _call(name: str, export: Callable[[], None]) -> None:

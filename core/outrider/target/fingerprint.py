@@ -1,6 +1,7 @@
 """Which model a target is, whatever it is called and in whatever dtype it is loaded: by its shape and some of its weights."""
 
 import json
+import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -63,7 +64,7 @@ class Fingerprint:
         Raises:
             OSError: the file can't be written.
         """
-        part = folder / f".{FILE}"
+        part = folder / f".{FILE}.{os.getpid()}"
         part.write_text(json.dumps({"name": name} | asdict(self)) + "\n", encoding="utf-8")
         part.replace(folder / FILE)
 

@@ -78,12 +78,12 @@ class Conversation:
     def take(self, token: int) -> None:
         """Take in a token that the model drew."""
         self._length += 1
-        ended = token in self._template.ends
-        if not ended:
+        ended, strange = token in self._template.ends, token in self._template.special
+        if not strange:
             self._written.append(token)
         limit = self._limits.user if self._role == "user" else self._limits.answer
         full = len(self._written) >= limit or self._length >= self._limits.chat
-        if ended or full or repeats(self._written):
+        if strange or full or repeats(self._written):
             self._end_turn(ended=ended)
 
     def _end_turn(self, *, ended: bool) -> None:

@@ -92,8 +92,7 @@ def draw(logits: torch.Tensor, temperatures: Sequence[float], noise: torch.Gener
 
 
 def _advance(line: Line, drawn: int) -> int:
-    """Give a line its next token, and return what is fed."""
-    if line.given:
-        return line.given.pop(0)
-    line.take(drawn)
-    return drawn
+    """Give a line its next token, and return what is fed: a draw that ends a turn is fed as what follows the turn."""
+    if not line.given:
+        line.take(drawn)
+    return line.given.pop(0) if line.given else drawn

@@ -20,7 +20,7 @@ from outrider.train.lockstep import write
 from outrider.train.template import ChatTemplate
 from outrider.verify.noise import derive
 
-_SHORTEST: Final = 4
+_SHORTEST: Final = 2
 """Characters of a user turn, and of an answer; less says nothing."""
 
 
@@ -165,10 +165,9 @@ class _Writer:
 
     def add(self, chats: Sequence[Chat], tokens: int) -> None:
         """Append a batch, whole or not at all."""
-        mark = {"batch": self.progress.batches, "tokens": tokens}
         lines = [chat.to_json() for chat in chats]
-        # The last line of a batch says that the batch is whole.
-        lines = [*lines[:-1], lines[-1] | mark] if lines else [mark]
+        if lines:  # the last line of a batch says that the batch is whole
+            lines[-1] |= {"batch": self.progress.batches, "tokens": tokens}
         data = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines).encode()
         size = os.fstat(self._file.fileno()).st_size
         try:
@@ -178,10 +177,10 @@ class _Writer:
         except OSError as error:
             os.ftruncate(self._file.fileno(), size)
             raise self._failed(error) from error
-        self._count(len(chats), tokens)
+        self._count(self.progress.batches, len(chats), tokens)
 
-    def _count(self, chats: int, tokens: int) -> None:
-        self.progress.batches += 1
+    def _count(self, batch: int, chats: int, tokens: int) -> None:
+        self.progress.batches = batch + 1
         self.progress.chats += chats
         self.progress.tokens += tokens
 
@@ -196,19 +195,19 @@ class _Writer:
     def _read(self) -> None:
         """Take in the whole batches that are there; what a killed run left of another is cut off."""
         end = 0
-        for size, chats, tokens in _batches(self._path):
+        for batch, size, chats, tokens in _batches(self._path):
             end += size
             for chat in chats:
                 self.seen.add(_key(chat))
-            self._count(len(chats), tokens)
+            self._count(batch, len(chats), tokens)
         os.truncate(self._path, end)
 
     def _failed(self, error: OSError) -> InputError:
         return InputError(f"{self._path} can't be written: {error.strerror or error}")
 
 
-def _batches(path: Path) -> Iterator[tuple[int, list[Chat], int]]:
-    """Yield the whole batches of a file: bytes, chats, tokens of answers."""
+def _batches(path: Path) -> Iterator[tuple[int, int, list[Chat], int]]:
+    """Yield the whole batches of a file: number, bytes, chats, tokens of answers."""
     size, chats = 0, []
     with path.open("rb") as file:
         for line in file:
@@ -216,8 +215,7 @@ def _batches(path: Path) -> Iterator[tuple[int, list[Chat], int]]:
                 return
             size += len(line)
             fields = json.loads(line)
-            if "messages" in fields:
-                chats.append(Chat(tuple(fields["messages"]), fields.get("finished", True)))
+            chats.append(Chat(tuple(fields["messages"]), fields.get("finished", True)))
             if "batch" in fields:
-                yield size, chats, fields["tokens"]
+                yield fields["batch"], size, chats, fields["tokens"]
                 size, chats = 0, []

@@ -19,12 +19,14 @@ class ChatTemplate:
         answer: between a user turn and its answer.
         turn: between an answer and the next user turn.
         ends: ids that end a turn.
+        special: all ids that are no text.
     """
 
     start: tuple[int, ...]
     answer: tuple[int, ...]
     turn: tuple[int, ...]
     ends: frozenset[int]
+    special: frozenset[int]
 
     @classmethod
     def of(cls, tokenizer: Any) -> "ChatTemplate":
@@ -49,6 +51,7 @@ class ChatTemplate:
             raise InputError(f"the model's chat template does not hold plain turns: {first_line(error)}") from error
         pieces = [tuple(tokenizer(one, add_special_tokens=False).input_ids) for one in (start, answer, turn)]
         ends = {piece[0] for piece in pieces[1:] if piece}
-        if not ends or not ends <= set(tokenizer.all_special_ids):
+        special = frozenset(tokenizer.all_special_ids)
+        if not ends or not ends <= special:
             raise InputError("the model's chat template does not end its turns with a special token")
-        return cls(pieces[0], pieces[1], pieces[2], frozenset(ends | {tokenizer.eos_token_id} - {None}))
+        return cls(pieces[0], pieces[1], pieces[2], frozenset(ends | {tokenizer.eos_token_id} - {None}), special)

@@ -169,7 +169,8 @@ class Trainer:
                 self.save()
                 saved = time.monotonic()
             if (due or last) and self._run.is_main_process:
-                self._log({"step": self.step} | evaluate())
+                if measured := evaluate():
+                    self._log({"step": self.step} | measured)
                 begun = time.monotonic() - self.seconds  # the time of measuring is none of training
 
     def save(self) -> None:
@@ -178,8 +179,7 @@ class Trainer:
         Raises:
             InputError: they can't be written.
         """
-        self._run.wait_for_everyone()
-        if not self._run.is_main_process:
+        if not self._run.is_main_process:  # all processes hold the same
             return
         try:
             self.trainee.save(self.folder)
@@ -244,8 +244,10 @@ class Trainer:
         sums, self._sums = self._sums, None
         if sums is None:
             raise ValueError("nothing was trained since the last figures")
-        count = sums.count.clamp(min=1)
-        loss, right = (sums.loss / count).tolist(), (sums.right / count).tolist()
+        told = torch.stack([sums.loss.double(), sums.right.double(), sums.count.double()])
+        losses, hits, count = self._run.reduce(told)
+        count = count.clamp(min=1)
+        loss, right = (losses / count).tolist(), (hits / count).tolist()
         rate = self.schedule.rate(max(0, self.step - 1))
         return Figures(self.step, self.schedule.steps, tuple(loss), tuple(right), rate, self.seconds)
 
