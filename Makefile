@@ -16,10 +16,13 @@ ORACLE := .venv-oracle
 ORACLE_READY := $(ORACLE)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-full test-min test-cuda matrix oracle lint format bench clean
+SCALE ?= 1
+HEADS ?= training/smollm2/build
+.PHONY: help demo heads test test-full test-min test-cuda matrix oracle lint format bench clean
 
 help:
 	@echo "make demo    the main job: plain decoding beside the ngram drafter on a real chat model"
+	@echo "make heads   train the heads for the embedded model, from nothing (SCALE=0.01 for a trial; else many hours)"
 	@echo "make test    all tests (under 10 minutes)"
 	@echo "make test-full  the same with the long statistics (about half an hour)"
 	@echo "make test-min   tests on the oldest transformers that is supported, in an environment of its own"
@@ -39,6 +42,9 @@ $(READY): pyproject.toml constraints.txt
 
 demo: $(READY)
 	@$(BIN)/python -m outrider.compare demo
+
+heads: $(READY)
+	@OUTRIDER=$(abspath $(BIN))/outrider SCALE=$(SCALE) OUT=$(abspath $(HEADS)) training/smollm2/heads.sh
 
 test: $(READY)
 	@$(PYTEST) $(ARGS)

@@ -10,14 +10,17 @@ from outrider.errors import InputError
 
 @dataclass(frozen=True, slots=True)
 class NamedPrompt:
-    """A prompt and the name that tables show."""
+    """A prompt, the name that tables show, and the category that it is counted in."""
 
     name: str
     text: str
+    category: str = ""
 
 
 def read_prompts(path: str | Path) -> tuple[NamedPrompt, ...]:
     """Read a JSONL file: a line a prompt, `{"prompt": "...", "name": "..."}` or Spec-Bench's `turns`, the first of them.
+
+    Either may have a `category`.
 
     Raises:
         InputError: the file can't be read, a line is no such object, or there is none; with the line.
@@ -44,4 +47,5 @@ def _read_line(where: str, line: str) -> NamedPrompt:
     if not isinstance(text, str) or not text:
         raise InputError(f'{where}: write {{"prompt": "..."}}')
     number = where.rpartition(":")[2]
-    return NamedPrompt(str(fields.get("name") or fields.get("question_id") or number), text)
+    name = str(fields.get("name") or fields.get("question_id") or number)
+    return NamedPrompt(name, text, str(fields.get("category") or ""))

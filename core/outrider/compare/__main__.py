@@ -1,4 +1,4 @@
-"""`python -m outrider.compare demo|bench|lookups|adaptive|partings`: what `make demo` and `make bench` run, and more."""
+"""`python -m outrider.compare demo|bench|...`: what `make demo` and `make bench` run, and more."""
 
 import sys
 from pathlib import Path
@@ -8,6 +8,7 @@ import typer
 
 from outrider.cli import quiet
 from outrider.cli.app import run_app
+from outrider.compare import acceptance as accepting
 from outrider.compare import adaptive as adapting
 from outrider.compare import bench as benchmark
 from outrider.compare import demo as demonstration
@@ -152,6 +153,27 @@ def steps(
     with quiet():
         target = load(model, dtype=dtype)
         for line in step.measure(target, settings, chosen, options, rounds, record):
+            typer.echo(line)
+
+
+@app.command()
+def acceptance(
+    drafter: Annotated[list[str], typer.Option("-d", "--drafter", help="May be given several times.")],
+    prompts: Annotated[Path, typer.Option(help="JSONL file of prompts, with categories or without.")],
+    model: Model = "smollm2",
+    each: Annotated[int | None, typer.Option(help="Prompts of a category; all by default.", min=1)] = None,
+    longest: Annotated[int, typer.Option(help="Prompts are cut to so many tokens.", min=8)] = 1024,
+    temperature: Annotated[float, typer.Option(help="0 is greedy.")] = 0.0,
+    dtype: Annotated[str | None, typer.Option(help="float32, bfloat16, ..., or auto.")] = None,
+    max_new_tokens: Tokens = 128,
+    record: Annotated[Path | None, typer.Option(help="File for the runs, to go on after an interruption.")] = None,
+) -> None:
+    """Tokens a step by category, always drafting as far as the drafter's options say."""
+    options = {"max_new_tokens": max_new_tokens, "temperature": temperature, "seed": 1, "adaptive": False}
+    with quiet():
+        target = load(model, dtype=dtype)
+        asked = [accepting.cut(target, one, longest) for one in accepting.chosen(read_prompts(prompts), each)]
+        for line in accepting.measure(target, drafter, asked, options, record):
             typer.echo(line)
 
 
