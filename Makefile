@@ -28,7 +28,7 @@ help:
 	@echo "make test-min   tests on the oldest transformers that is supported, in an environment of its own"
 	@echo "make matrix     every causal model type of transformers, tiny and random, against its own generate (10 minutes)"
 	@echo "make test-cuda  the tests of rules, noise and decoding on a GPU, where there is one"
-	@echo "make oracle     EAGLE-3's network against another implementation's, made anew in an environment of its own"
+	@echo "make oracle     EAGLE-3's network and exported heads against another implementation, in an environment of its own"
 	@echo "make lint    ruff, ruff format --check, mypy --strict"
 	@echo "make bench   speed, in interleaved pairs (about 10 minutes, wants a quiet machine)"
 	@echo "make clean   remove the environment"
@@ -80,6 +80,8 @@ $(ORACLE_READY): $(READY) tests/oracle/requirements.txt
 
 oracle: $(ORACLE_READY)
 	@OMP_NUM_THREADS=1 $(ORACLE)/bin/python tests/oracle/eagle3_reference.py compare
+	@folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT && export OMP_NUM_THREADS=1 PYTHONPATH=tests && \
+	$(BIN)/python -m oracle.eagle3_export "$$folder" && $(ORACLE)/bin/python -m oracle.eagle3_exported "$$folder"
 	@$(PYTEST) tests/drafters/test_eagle_oracle.py $(ARGS)
 
 lint: $(READY)

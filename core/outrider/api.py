@@ -25,7 +25,15 @@ from outrider.draft.expansion import Expansion, Guess, Law, Shape, Sharpness, ra
 from outrider.draft.features import Features, Needs, layer_output
 from outrider.draft.fixed import grow_choices
 from outrider.draft.guard import Guard
-from outrider.draft.heads import HeadsFolder, HeadsReport, ReadsHeads, heads_folder
+from outrider.draft.heads import (
+    HeadsExport,
+    HeadsFolder,
+    HeadsReport,
+    HeadsTarget,
+    ReadsHeads,
+    WritesHeads,
+    heads_folder,
+)
 from outrider.draft.laws import POINT, DraftLaws
 from outrider.draft.merge import merge
 from outrider.draft.training import Losses, TrainBatch, Trainee, Trains, TrainStart
@@ -44,7 +52,7 @@ from outrider.errors import (
 )
 from outrider.generation import Result, Stream, generate, generate_batch, stream
 from outrider.hf_generate import Decoder, decoder
-from outrider.plugins.heads import inspect_heads, not_heads_of
+from outrider.plugins.heads import export_heads, inspect_heads, not_heads_of
 from outrider.plugins.hookspecs import hookimpl
 from outrider.plugins.offers import find_heads
 from outrider.plugins.registry import DrafterRecord, registry
@@ -94,8 +102,10 @@ __all__ = (
     "Groups",
     "Guard",
     "Guess",
+    "HeadsExport",
     "HeadsFolder",
     "HeadsReport",
+    "HeadsTarget",
     "InputError",
     "Inspection",
     "Law",
@@ -129,6 +139,7 @@ __all__ = (
     "Trains",
     "TreeBatch",
     "UnknownDrafterError",
+    "WritesHeads",
     "best_size",
     "choose",
     "decoder",
@@ -136,6 +147,7 @@ __all__ = (
     "draw_choices",
     "draw_trees",
     "explain",
+    "export_heads",
     "find_heads",
     "first_line",
     "generate",

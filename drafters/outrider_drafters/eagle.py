@@ -19,6 +19,7 @@ from outrider import (
     DrafterOptions,
     DraftView,
     Groups,
+    HeadsExport,
     HeadsFolder,
     HeadsReport,
     InputError,
@@ -38,10 +39,12 @@ from outrider import (
 )
 from outrider_drafters.ahead import Ahead, AheadOptions, draft_where
 from outrider_drafters.eagle_config import Method
+from outrider_drafters.eagle_export import export_eagle
 from outrider_drafters.eagle_layer import EagleLayer, load_layer
 from outrider_drafters.eagle_reader import EagleGroup, Pairs
 from outrider_drafters.eagle_report import inspect_eagle
 from outrider_drafters.eagle_training import EagleTrainOptions, make_trainee
+from outrider_drafters.eagle_words import layouts_of
 
 _LATE = 2048
 """Pairs of a row that are read at once; more of a prompt are not kept waiting for the next draft."""
@@ -88,6 +91,7 @@ class Eagle(Ahead):
     Options: ClassVar[type[DrafterOptions]] = EagleOptions
     TrainOptions: ClassVar[type[DrafterOptions]] = EagleTrainOptions
     trained_as: ClassVar[str] = "heads"
+    layouts: ClassVar[tuple[str, ...]] = layouts_of("eagle")
 
     def __init__(self, target: TargetInfo, options: EagleOptions) -> None:
         super().__init__(target, options)
@@ -108,6 +112,11 @@ class Eagle(Ahead):
     def inspect_heads(cls, folder: Path, target: TargetInfo | None) -> HeadsReport | None:
         """Say what a folder of heads holds; None where it is nothing of this drafter's."""
         return inspect_eagle(folder, target, cls.method)
+
+    @classmethod
+    def export_heads(cls, export: HeadsExport) -> None:
+        """Write heads in another layout; see `outrider.WritesHeads`."""
+        export_eagle(export)
 
     def _read_tree(self, file: str) -> Choices:
         choices = Choices.read(file)
@@ -199,6 +208,7 @@ class Eagle3(Eagle):
 
     name: ClassVar[str] = "eagle3"
     method: ClassVar[Method] = "eagle3"
+    layouts: ClassVar[tuple[str, ...]] = layouts_of("eagle3")
 
 
 def _first(pairs: Pairs, count: int) -> Pairs:

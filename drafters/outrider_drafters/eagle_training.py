@@ -4,6 +4,7 @@ EAGLE-3 (Li et al. 2025, arXiv:2503.01840, section 3.2); the term over the likel
 arXiv:2408.15766, section 3.1); the loss on features is EAGLE-1's (Li et al. 2024, arXiv:2401.15077, section 3.3).
 """
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,10 +13,11 @@ from pydantic import Field
 
 from outrider import DrafterOptions, InputError, Losses, TrainBatch, Trainee, TrainStart
 from outrider_drafters.eagle_checkpoint import read_eagle
-from outrider_drafters.eagle_config import EagleConfig, LayerIds, Layout, Method
+from outrider_drafters.eagle_config import EagleConfig, LayerIds, Method
 from outrider_drafters.eagle_lessons import Lessons
 from outrider_drafters.eagle_network import EagleNetwork
-from outrider_drafters.eagle_writing import write_eagle
+from outrider_drafters.eagle_words import check_words
+from outrider_drafters.eagle_writing import Named, write_eagle
 from outrider_drafters.teaching import Teacher, draft_tokens
 
 _NEEDED: Final = ("num_attention_heads", "intermediate_size")
@@ -67,6 +69,7 @@ class EagleTrainee(Trainee):
         self._last = start.target.num_layers
         self.layers = tuple(sorted({*config.feature_layers, self._last}))
         self._tokens = tokens
+        check_words(_saved(config), _saved(config).layout)
 
     def forward(self, batch: TrainBatch) -> Losses:
         """Unroll the head over a batch and compare every step with the target."""
@@ -101,16 +104,12 @@ class EagleTrainee(Trainee):
         return self._teacher.logits(states) if own is None else own
 
     def save(self, folder: Path) -> None:
-        """Write the head as speculators do."""
-        tensors = {name: one.detach().to(torch.bfloat16) for name, one in self.network.state_dict().items()}
-        if self._config.draft_vocab_size < self._config.vocab_size:
-            ids = self._tokens.cpu()
-            marks = torch.zeros(self._config.vocab_size, dtype=torch.bool)
-            marks[ids] = True
-            tensors |= {"d2t": ids - torch.arange(len(ids)), "t2d": marks}
-        layout: Layout = "speculators" if self._config.method == "eagle3" else "safeailab"
-        target = {"name": self._start.model, "architecture": _architecture(self._start)}
-        write_eagle(folder, self._config, {name: one.cpu() for name, one in tensors.items()}, layout, target)
+        """Write the head: EAGLE-3's as speculators do, EAGLE-1's as SafeAILab does."""
+        tensors = {name: one.detach().to("cpu", torch.bfloat16) for name, one in self.network.state_dict().items()}
+        whole = self._config.draft_vocab_size == self._config.vocab_size
+        ids = None if whole else self._tokens.cpu()
+        target = Named(self._start.model, _architectures(self._start))
+        write_eagle(folder, _saved(self._config), tensors, ids, _saved(self._config).layout, target)
 
 
 def make_trainee(method: Method, start: TrainStart, options: EagleTrainOptions) -> EagleTrainee:
@@ -204,6 +203,12 @@ def _begin(network: EagleNetwork, start: TrainStart, tokens: torch.Tensor, *, fr
                 mine[:, : values.shape[1]].normal_(std=0.02)
 
 
-def _architecture(start: TrainStart) -> str:
-    found = getattr(start.target.parts.config, "architectures", None)  # type: ignore[union-attr]
-    return found[0] if found else "LlamaForCausalLM"
+def _saved(config: EagleConfig) -> EagleConfig:
+    """Return the config as it is written, with the layers that are read counted by inputs."""
+    if config.method == "eagle":
+        return replace(config, layout="safeailab")
+    return replace(config, layout="speculators", layer_ids=LayerIds(config.feature_layers))
+
+
+def _architectures(start: TrainStart) -> tuple[str, ...]:
+    return tuple(getattr(start.target.parts.config, "architectures", None) or ())  # type: ignore[union-attr]

@@ -16,6 +16,7 @@ from outrider import (
     DraftBatch,
     DrafterOptions,
     DraftView,
+    HeadsExport,
     HeadsFolder,
     HeadsReport,
     InputError,
@@ -35,9 +36,11 @@ from outrider import (
 )
 from outrider_drafters.ahead import Ahead, AheadOptions, draft_where
 from outrider_drafters.medusa_checkpoint import read_heads
+from outrider_drafters.medusa_export import export_medusa
 from outrider_drafters.medusa_report import inspect_medusa
 from outrider_drafters.medusa_training import MedusaTrainOptions, make_trainee
 from outrider_drafters.medusa_trees import PRESETS, accuracies, preset
+from outrider_drafters.medusa_writing import LAYOUTS
 
 _DERIVED: Final = "derived"
 _DYNAMIC: Final = "dynamic"
@@ -76,6 +79,7 @@ class Medusa(Ahead):
     Options: ClassVar[type[DrafterOptions]] = MedusaOptions
     TrainOptions: ClassVar[type[DrafterOptions]] = MedusaTrainOptions
     trained_as: ClassVar[str] = "heads"
+    layouts: ClassVar[tuple[str, ...]] = LAYOUTS
 
     def __init__(self, target: TargetInfo, options: MedusaOptions) -> None:
         super().__init__(target, options)
@@ -106,6 +110,11 @@ class Medusa(Ahead):
     def inspect_heads(cls, folder: Path, target: TargetInfo | None) -> HeadsReport | None:
         """Report on a folder of heads; see `outrider.ReadsHeads`."""
         return inspect_medusa(folder, target)
+
+    @classmethod
+    def export_heads(cls, export: HeadsExport) -> None:
+        """Write heads in another layout; see `outrider.WritesHeads`."""
+        export_medusa(export)
 
     def _shape(self) -> Choices:
         """Return the fixed tree; a dynamic one has its depth, and its shape where the rule wants drawn drafts.

@@ -10,12 +10,10 @@ import torch
 from pydantic import Field
 
 from outrider import DrafterOptions, InputError, Losses, TrainBatch, Trainee, TrainStart
-from outrider_drafters.files import write_files
 from outrider_drafters.medusa_checkpoint import read_heads
 from outrider_drafters.medusa_heads import Heads, HeadsShape
+from outrider_drafters.medusa_writing import FASTER, Written, write_medusa
 from outrider_drafters.teaching import Teacher, draft_tokens
-
-FILE = "medusa_lm_head.safetensors"
 
 
 class MedusaTrainOptions(DrafterOptions):
@@ -66,20 +64,10 @@ class MedusaTrainee(Trainee):
 
     def save(self, folder: Path) -> None:
         """Write the heads with the names of the first implementation, and the ids that they know."""
-        tensors = {"token_map": self._tokens.cpu()}
-        for name, values in self.heads.state_dict().items():
-            kind, head, *rest = name.split(".")
-            own = (
-                f"{head}.{rest[1]}.linear.{rest[2]}" if kind == "blocks" else f"{head}.{self.heads.shape.layers}.weight"
-            )
-            tensors[own] = values.detach().to("cpu", torch.bfloat16).contiguous()
-        shape = self.heads.shape
-        config = {
-            "medusa_num_heads": shape.heads,
-            "medusa_num_layers": shape.layers,
-            "base_model_name_or_path": self._start.model,
-        }
-        write_files(folder, config | ({} if shape.outputs else {"version": "2"}), FILE, tensors)
+        held = self.heads.state_dict()
+        weights = {name: one.detach().to("cpu", torch.bfloat16) for name, one in held.items()}
+        whole, tokens = self._start.target.vocab_size, self._tokens.cpu()
+        write_medusa(folder, Written(self.heads.shape, weights, tokens, whole, self._start.model), FASTER)
 
 
 def make_trainee(start: TrainStart, options: MedusaTrainOptions) -> MedusaTrainee:

@@ -3,35 +3,17 @@
 The files in `tests/oracle` are made by `eagle3_reference.py` there, which says how; `make oracle` makes them anew.
 """
 
-import json
 from pathlib import Path
-from typing import Any
 
 import pytest
-import safetensors.torch
 import torch
 
+from oracle.eagle3_cases import CASES, LAYERS, SIZE, TENSORS, VOCAB, write
 from outrider import TargetInfo
 from outrider_drafters.eagle_checkpoint import read_eagle
 from outrider_drafters.eagle_network import Attend
 
-HERE = Path(__file__).parents[1] / "oracle"
-TENSORS = safetensors.torch.load_file(HERE / "eagle3.safetensors")
-DESCRIBED: dict[str, Any] = json.loads((HERE / "eagle3.json").read_text())
-CASES: dict[str, Any] = DESCRIBED["cases"]
-VOCAB, SIZE, LAYERS, STEPS = 24, 16, 7, 3
-LIMIT = 1e-9
-
-
-def write(name: str, folder: Path) -> dict[str, torch.Tensor]:
-    """Write a case as the other implementation saved it."""
-    case, bases = CASES[name], DESCRIBED["bases"]
-    config = bases["head"] | case["config"]
-    config["transformer_layer_config"] = bases["layers"] | case["config"]["transformer_layer_config"]
-    (folder / "config.json").write_text(json.dumps(config))
-    tensors = {place.partition("/")[0]: TENSORS[place] for place in case["tensors"]}
-    safetensors.torch.save_file(tensors, folder / "model.safetensors")
-    return tensors
+STEPS, LIMIT = 3, 1e-9
 
 
 def target() -> TargetInfo:

@@ -122,11 +122,16 @@ def logits_of(model: Any, features: torch.Tensor, ids: torch.Tensor) -> torch.Te
     return torch.stack(seen)
 
 
-def make() -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
-    """Weights, inputs and logits of all cases; and each case's config file, with its tensors' names."""
+def in_float64() -> None:
+    """Let the norms compute in float64."""
     norms: list[Any] = [LlamaRMSNorm, Qwen3RMSNorm]
     for norm in norms:
         norm.forward = precise
+
+
+def make() -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+    """Weights, inputs and logits of all cases; and each case's config file, with its tensors' names."""
+    in_float64()
     draw = torch.Generator().manual_seed(7)
     tensors = {"ids": torch.randint(0, VOCAB, (TOKENS,), generator=draw)}
     tensors |= {f"features.{n}": torch.randn(1, TOKENS, n * SIZE, generator=draw, dtype=torch.float64) for n in (3, 4)}

@@ -2,22 +2,19 @@
 
 import dataclasses
 import json
+from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.table import Table
 
 from outrider.cli import print_table, quiet
-from outrider.draft.heads import HeadsReport
-from outrider.plugins.heads import inspect_heads
-from outrider.target.load import outline
+from outrider.draft.contract import TargetInfo
+from outrider.draft.heads import HeadsReport, HeadsTarget
+from outrider.plugins.heads import export_heads, inspect_heads
+from outrider.target.load import architectures, load, outline
 
-app = typer.Typer(help="Look into folders of trained heads.", rich_markup_mode=None)
-
-
-@app.callback()
-def _common() -> None:
-    """Keep `inspect` a command of its own while it is the only one."""
+app = typer.Typer(help="Look into folders of trained heads, and write them in other layouts.", rich_markup_mode=None)
 
 
 @app.command("inspect")
@@ -34,17 +31,54 @@ def inspect(
     with quiet():
         target = outline(model, revision=revision, trust_remote_code=trust_remote_code) if model is not None else None
         found = inspect_heads(folder, target)
-    if as_json:
-        typer.echo(
-            json.dumps(dataclasses.asdict(found) | ({} if model is None else {"fits": not found.misfit}), indent=2)
-        )
-    else:
-        table = Table.grid(padding=(0, 2))
-        for name, value in [*_lines(found), *([] if model is None else [("fits", _fits(found, model))])]:
-            table.add_row(name, value)
-        print_table(table)
+    _print(found, model, as_json)
     if found.misfit:
         raise typer.Exit(1)
+
+
+@app.command("export")
+def export(
+    folder: Annotated[str, typer.Argument(metavar="PATH", help="The folder of the heads.")],
+    layout: Annotated[
+        str, typer.Option(help="eagle, specforge or speculators; of medusa heads medusa or fasterdecoding.")
+    ],
+    out: Annotated[Path, typer.Option(help="A new folder, or an empty one.")],
+    model: Annotated[
+        str | None, typer.Option("-m", "--model", help="Whom they serve; loaded only where its weights are needed.")
+    ] = None,
+    revision: Annotated[str | None, typer.Option(help="Of a Hub id.")] = None,
+    trust_remote_code: Annotated[bool, typer.Option(help="Run the model's own code.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Write heads in a layout that other engines load, tensor for tensor."""
+    with quiet():
+        target = _target(model, revision, trust_remote_code) if model is not None else None
+        found = export_heads(folder, layout, out, target)
+    _print(found, model, as_json)
+
+
+def _target(model: str, revision: str | None, trust: bool) -> HeadsTarget:
+    def loaded() -> TargetInfo:
+        # Rows are taken in the model's own dtype.
+        return load(model, dtype="auto", revision=revision, trust_remote_code=trust).info
+
+    return HeadsTarget(
+        name=model,
+        info=outline(model, revision=revision, trust_remote_code=trust),
+        architectures=architectures(model, revision=revision, trust_remote_code=trust),
+        load=loaded,
+    )
+
+
+def _print(found: HeadsReport, model: str | None, as_json: bool) -> None:
+    if as_json:
+        fits = {} if model is None else {"fits": not found.misfit}
+        typer.echo(json.dumps(dataclasses.asdict(found) | fits, indent=2))
+        return
+    table = Table.grid(padding=(0, 2))
+    for name, value in [*_lines(found), *([] if model is None else [("fits", _fits(found, model))])]:
+        table.add_row(name, value)
+    print_table(table)
 
 
 def _fits(found: HeadsReport, model: str) -> str:

@@ -1,10 +1,10 @@
-"""Folders of trained heads: what drafters that read them say of one, for `outrider heads inspect`."""
+"""Folders of trained heads: what drafters say of one (`outrider heads inspect`), and what they write (`heads export`)."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Final, Protocol, runtime_checkable
+from typing import Annotated, Any, ClassVar, Final, Protocol, runtime_checkable
 
 from pydantic import PlainValidator
 
@@ -84,5 +84,59 @@ class ReadsHeads(Protocol):
 
         Raises:
             InputError: the folder is of this drafter's kind, and wrong: with file, key and figures.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HeadsTarget:
+    """The target that heads are exported for.
+
+    Args:
+        name: how the folder calls it.
+        info: by its config alone (its device is `meta`, and it has no parts).
+        architectures: classes of its model, as its config names them.
+        load: loads it, and describes it with its parts; for what its config can't tell.
+    """
+
+    name: str
+    info: TargetInfo
+    architectures: tuple[str, ...]
+    load: Callable[[], TargetInfo]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HeadsExport:
+    """What is written from what.
+
+    Args:
+        folder: of the heads.
+        layout: one of the drafter's.
+        out: an existing, empty folder.
+        target: whom they serve; None where that was not given.
+    """
+
+    folder: Path
+    layout: str
+    out: Path
+    target: HeadsTarget | None
+
+
+@runtime_checkable
+class WritesHeads(Protocol):
+    """What a drafter class offers that can write its heads in other layouts.
+
+    Attributes:
+        layouts: their names.
+    """
+
+    layouts: ClassVar[tuple[str, ...]]
+
+    @classmethod
+    def export_heads(cls, export: HeadsExport) -> None:
+        """Write heads that `inspect_heads` knows, every tensor in its dtype.
+
+        Raises:
+            InputError: the layout has no word for something that they have, or the target must be known.
         """
         ...

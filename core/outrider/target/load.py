@@ -111,6 +111,13 @@ def outline(model: str, *, revision: str | None = None, trust_remote_code: bool 
     return replace(describe(built, None), parts=None)
 
 
+def architectures(model: str, *, revision: str | None = None, trust_remote_code: bool = False) -> tuple[str, ...]:
+    """Return the classes of a model, as its config names them; for the arguments and errors see `outline`."""
+    with _telling(model):
+        config = AutoConfig.from_pretrained(_locate(model), **_hub(revision, trust_remote_code))
+    return tuple(getattr(config, "architectures", None) or ())
+
+
 def _hub(revision: str | None, trust_remote_code: bool) -> dict[str, Any]:
     hub = {"revision": revision, "trust_remote_code": trust_remote_code or None}
     return {name: value for name, value in hub.items() if value is not None}
