@@ -65,7 +65,7 @@ def test_prepared_files_train(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert run("data", "prepare", raw, raw, "--out", tmp_path / "chats.jsonl") == 0
     assert "chats, " in capsys.readouterr().out
     trained = ["train", "draft-model", "-m", "tiny", "--data", tmp_path / "chats.jsonl", "--out", tmp_path / "heads"]
-    assert run(*trained, "--online", "--prompts", 0, "-o", "layers=[1]", "--precision", "bf16") == 0
+    assert run(*trained, "--online", "--prompts", 0, "-o", "layers=[1]", "--precision", "bf16", "--accumulate", 1) == 0
     assert json.loads(capsys.readouterr().out) == {"heads": str(tmp_path / "heads")}
     assert not (tmp_path / "heads" / "states").exists()
 

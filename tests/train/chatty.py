@@ -42,8 +42,8 @@ def target() -> Target:
     model = tiny_model(dtype=torch.float32, eos_token_id=3)
     with torch.no_grad():
         for layer in model.model.layers:
-            layer.self_attn.o_proj.weight.mul_(0.06)
-            layer.mlp.down_proj.weight.mul_(0.06)
+            layer.self_attn.o_proj.weight.mul_(0.04)
+            layer.mlp.down_proj.weight.mul_(0.04)
         model.lm_head.weight[[0, 1, 2, 4, 5]] = 0  # of all that is no text it only says the end
     return outrider.load(model, tokenizer=tokenizer())
 

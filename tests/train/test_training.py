@@ -29,11 +29,17 @@ TRAINED = [one.name for one in outrider.drafters() if isinstance(one.drafter, Tr
 OPTIONS: dict[str, dict[str, Any]] = {
     "eagle3": {"layers": (0, 1), "draft_vocab": 48},
     "eagle": {"feature_weight": 0.1},
-    "medusa": {"heads": 3, "layers": 2, "draft_vocab": 48},
+    "medusa": {"heads": 2, "layers": 4, "draft_vocab": 48},
     "draft-model": {"layers": (1,), "from_target": False},
 }
-DRAFTED = {"eagle": {"nodes": 8}, "eagle3": {"nodes": 8}, "medusa": {"nodes": 8}, "draft-model": {"draft_tokens": 3}}
-SETTINGS = TrainSettings(epochs=24, rate=1e-2, batch_tokens=1024, accumulate=1)
+# One guess at a depth: with several a random head would be right now and then.
+DRAFTED: dict[str, dict[str, Any]] = {
+    "eagle": {"branching": 1},
+    "eagle3": {"branching": 1},
+    "medusa": {"branching": 1},
+    "draft-model": {},
+}
+SETTINGS = TrainSettings(epochs=14, rate=1e-2, batch_tokens=1024, accumulate=1)
 SHORT = replace(SETTINGS, epochs=2, rate=1e-3, batch_tokens=256, accumulate=2)
 
 
@@ -54,7 +60,7 @@ def accepted(drafter: str, folder: Path) -> float:
     """How often the first token of a draft is accepted on new prompts, through the verifier."""
     options = {trainable(drafter).trained_as: str(folder)} | DRAFTED[drafter]
     prompts: list[Any] = [[{"role": "user", "content": f"w{one} w{one + 7}"}] for one in range(6)]
-    return measure(target(), drafter, options, prompts, 24).by_depth[0]
+    return (measure(target(), drafter, options, prompts, 24).by_depth or (0.0,))[0]
 
 
 def weights(folder: Path) -> dict[str, torch.Tensor]:
@@ -78,19 +84,21 @@ def batch_of(answers: list[list[bool]], trainee: Trainee) -> TrainBatch:
 
 @pytest.fixture(scope="session")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_chats(tmp_path_factory.mktemp("data") / "chats.jsonl", 240)
+    return write_chats(tmp_path_factory.mktemp("data") / "chats.jsonl", 480)
 
 
 @pytest.mark.parametrize("drafter", TRAINED)
 def test_from_zero_to_acceptance(drafter: str, data: Path, tmp_path: Path) -> None:
-    run(job(drafter, data, tmp_path / "random", replace(SETTINGS, epochs=1, rate=0.0), share=0.1, states=None))
+    random = OPTIONS[drafter] | ({"from_target": False} if drafter.startswith("eagle") else {})
+    still = replace(SETTINGS, epochs=1, rate=0.0)
+    run(job(drafter, data, tmp_path / "random", still, share=0.1, states=None, options=random))
     untouched = {name: one.clone() for name, one in target().model.state_dict().items()}
     run(
         job(
             drafter,
             data,
             tmp_path / "trained",
-            replace(SETTINGS, epochs=150 if drafter == "medusa" else SETTINGS.epochs),
+            replace(SETTINGS, epochs=90 if drafter == "medusa" else SETTINGS.epochs),
         )
     )
     assert all(torch.equal(one, untouched[name]) for name, one in target().model.state_dict().items())
@@ -140,7 +148,8 @@ def test_a_batch_without_answers_is_warned_of(data: Path, tmp_path: Path) -> Non
 
     trainee = made("medusa")
     empty = [Example(tuple(range(6, 16)), (False,) * 10)]
-    trainer = Trainer(trainee, empty, OnlineStates(target(), trainee.layers), SHORT, tmp_path, accelerator(SHORT))
+    alone = replace(SHORT, accumulate=1)
+    trainer = Trainer(trainee, empty, OnlineStates(target(), trainee.layers), alone, tmp_path, accelerator(alone))
     before = {name: one.clone() for name, one in trainee.state_dict().items()}
     with pytest.warns(UserWarning, match="nothing to learn, so its loss is zero"):
         trainer.train(every=1, report=lambda figures: None)

@@ -122,8 +122,8 @@ class Trainer:
         self.steps_per_epoch = fewest // self._per_step
         if not self.steps_per_epoch:
             raise InputError(
-                f"the text makes {fewest} batches of {settings.batch_tokens} tokens, and an update takes {self._per_step}: give "
-                f"more text, or lower batch_tokens or accumulate"
+                f"the text makes {fewest} batches of {settings.batch_tokens} tokens, and an update takes {self._per_step}: "
+                f"give more text, or lower batch_tokens or accumulate"
             )
         self.schedule = Schedule(settings.rate, settings.epochs * self.steps_per_epoch)
         self.step, self.seconds = 0, 0.0
