@@ -21,7 +21,7 @@ from outrider import (
     draw_trees,
 )
 from outrider_drafters.ahead import Ahead, AheadOptions, draft_where
-from outrider_drafters.intersection import Intersection
+from outrider_drafters.vocabulary.intersection import Intersection
 
 
 class FollowingOptions(AheadOptions):

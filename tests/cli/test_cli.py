@@ -222,7 +222,7 @@ def test_drafters_and_plugins_are_listed(run: Run) -> None:
     assert "none" in out
     found = {one["name"]: one for one in json.loads(run("drafters", "--json")[1])}
     assert found["ngram"]["distribution"] == "outrider"
-    assert found["ngram"]["location"].rpartition(":")[0].endswith("ngram.py")
+    assert found["ngram"]["location"].rpartition(":")[0].endswith("ngram/drafter.py")
     assert "max_n" in found["ngram"]["options"]
     assert "loaded" in run("plugins")[1]
     (record,) = [one for one in json.loads(run("plugins", "--json")[1]) if one["name"] == "ngram"]

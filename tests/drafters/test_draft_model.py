@@ -12,7 +12,7 @@ import outrider
 from eagle_layouts import random_eagle
 from medusa_layouts import random_heads
 from outrider import DraftBatch, Outcome, OutcomeBatch, Target, TreeBatch
-from outrider_drafters.draft_model import DraftModel, DraftModelOptions
+from outrider_drafters.draft_model.drafter import DraftModel, DraftModelOptions
 from support import (
     VOCAB,
     char_tokenizer,

@@ -13,8 +13,8 @@ from levels import expected_paths, paths_of
 from outrider import DraftBatch, DraftTree, DraftView, Shape, Target, TokenView, TreeBatch
 from outrider.config import load_config
 from outrider.plugins.words import read_options
-from outrider_drafters.eagle import Eagle, Eagle3, EagleOptions
-from outrider_drafters.eagle_checkpoint import read_eagle
+from outrider_drafters.eagle.checkpoint import read_eagle
+from outrider_drafters.eagle.drafter import Eagle, Eagle3, EagleOptions
 from support import plain_loop, prompt_of, tiny_target
 
 METHODS = {"eagle": Eagle, "eagle3": Eagle3}

@@ -11,7 +11,7 @@ import torch
 from eagle_files import DRAFTED, LAYOUTS, SIZE, VOCAB, Files, eagle1, eagle3, specforge, speculators, vllm_eagle1
 from medusa_layouts import VLLM, random_weights, vllm_names, write
 from outrider import InputError, TargetInfo
-from outrider_drafters.eagle_checkpoint import read_eagle
+from outrider_drafters.eagle.checkpoint import read_eagle
 from support import tiny_model
 
 TARGET = TargetInfo(VOCAB, SIZE, 8, 256, frozenset(), torch.float32, torch.device("cpu"), None)

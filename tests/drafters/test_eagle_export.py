@@ -24,10 +24,10 @@ from eagle_files import (
     vllm_eagle1,
 )
 from outrider import HeadsTarget, InputError, TargetInfo, export_heads
-from outrider_drafters.eagle import Eagle
-from outrider_drafters.eagle_checkpoint import check_source
-from outrider_drafters.eagle_config import EagleConfig
-from outrider_drafters.eagle_source import open_source
+from outrider_drafters.eagle.checkpoint import check_source
+from outrider_drafters.eagle.config import EagleConfig
+from outrider_drafters.eagle.drafter import Eagle
+from outrider_drafters.eagle.source import open_source
 from support import prompt_of, tiny_model, tiny_target
 
 BOTH, ALL = ("eagle", "speculators"), ("eagle", "specforge", "speculators")

@@ -13,8 +13,8 @@ from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
 from eagle_files import HEADS, LLAMA, SHARED, SIZE, VOCAB, Files, eagle1, eagle3, specforge, speculators
 from outrider import TargetInfo
-from outrider_drafters.eagle_checkpoint import read_eagle
-from outrider_drafters.eagle_network import Attend
+from outrider_drafters.eagle.checkpoint import read_eagle
+from outrider_drafters.eagle.network import Attend
 
 TARGET = TargetInfo(VOCAB, SIZE, 8, 256, frozenset(), torch.float64, torch.device("cpu"), None)
 TOKENS = 7

@@ -10,8 +10,8 @@ import torch
 
 from oracle.eagle3_cases import CASES, LAYERS, SIZE, TENSORS, VOCAB, write
 from outrider import TargetInfo
-from outrider_drafters.eagle_checkpoint import read_eagle
-from outrider_drafters.eagle_network import Attend
+from outrider_drafters.eagle.checkpoint import read_eagle
+from outrider_drafters.eagle.network import Attend
 
 STEPS, LIMIT = 3, 1e-9
 

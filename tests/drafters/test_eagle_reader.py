@@ -13,8 +13,8 @@ from eagle_files import Files, eagle1, speculators
 from outrider import DraftBatch, DraftTree, DraftView, Outcome, OutcomeBatch, RowStart, TokenView
 from outrider.draft.features import Features
 from outrider.target.branches import Branches
-from outrider_drafters.eagle import Eagle, Eagle3, EagleOptions
-from outrider_drafters.eagle_reader import EagleGroup, Pairs
+from outrider_drafters.eagle.drafter import Eagle, Eagle3, EagleOptions
+from outrider_drafters.eagle.reader import EagleGroup, Pairs
 from support import prompt_of, tiny_target
 
 SLIDING = {"sliding_window": 4, "layer_types": ["full_attention", "sliding_attention", "sliding_attention"]}

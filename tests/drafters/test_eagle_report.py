@@ -15,8 +15,8 @@ import torch
 from eagle_files import LAYOUTS, SIZE, VOCAB, Files, eagle1, eagle3, specforge, speculators
 from outrider import InputError, TargetInfo
 from outrider.cli.app import app, run_app
-from outrider_drafters.eagle_config import Method
-from outrider_drafters.eagle_report import inspect_eagle
+from outrider_drafters.eagle.config import Method
+from outrider_drafters.eagle.report import inspect_eagle
 from support import tiny_model
 
 TARGET = TargetInfo(VOCAB, SIZE, 8, 256, frozenset(), torch.float32, torch.device("meta"), None)

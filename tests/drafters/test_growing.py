@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from other_tokenizers import KINDS, SENTENCES
-from outrider_drafters.growing import GrowingIds
-from outrider_drafters.vocabularies import Vocabulary
+from outrider_drafters.vocabulary.growing import GrowingIds
+from outrider_drafters.vocabulary.vocabularies import Vocabulary
 
 LONG = " ".join(SENTENCES * 40)
 

@@ -7,8 +7,8 @@ import torch
 
 import outrider
 from outrider import DraftTree, TreeBatch
-from outrider_drafters.lookahead import Lookahead, LookaheadOptions, Pool
-from outrider_drafters.lookahead_window import Window
+from outrider_drafters.lookahead.drafter import Lookahead, LookaheadOptions, Pool
+from outrider_drafters.lookahead.window import Window
 from support import VOCAB, plain_loop, prompt_of, tiny_target
 
 

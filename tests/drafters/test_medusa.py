@@ -28,10 +28,10 @@ from medusa_layouts import (
     write_sharded,
 )
 from outrider import DraftBatch, DraftTree, DraftView, InputError, Target, TargetInfo, TokenView
-from outrider_drafters.medusa import Medusa, MedusaOptions
-from outrider_drafters.medusa_checkpoint import read_heads
-from outrider_drafters.medusa_report import inspect_medusa
-from outrider_drafters.medusa_trees import accuracies, preset
+from outrider_drafters.medusa.checkpoint import read_heads
+from outrider_drafters.medusa.drafter import Medusa, MedusaOptions
+from outrider_drafters.medusa.report import inspect_medusa
+from outrider_drafters.medusa.trees import accuracies, preset
 from support import lively, plain_loop, prompt_of, tiny_model, tiny_target
 
 

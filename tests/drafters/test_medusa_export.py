@@ -13,7 +13,7 @@ from torch import nn
 import outrider
 from medusa_layouts import BOTH, FILE, LAYOUTS, MAP, VLLM, faster_names, random_weights, vllm_names, write
 from outrider import DrafterError, HeadsTarget, InputError, TargetInfo, export_heads
-from outrider_drafters.medusa import Medusa
+from outrider_drafters.medusa.drafter import Medusa
 from support import prompt_of, tiny_model, tiny_target
 
 FILES = {"medusa": "model.safetensors", "fasterdecoding": FILE}

@@ -9,11 +9,11 @@ import pytest
 
 import outrider
 from outrider import DraftBatch, DraftTree, DraftView, InputError, Outcome, OutcomeBatch, RowStart, TokenView
-from outrider_drafters.lookahead import Lookahead, LookaheadOptions
-from outrider_drafters.ngram import Ngram, NgramOptions
-from outrider_drafters.ngram_belief import MatchBelief
-from outrider_drafters.ngram_index import LONGEST, Match, NgramIndex
-from outrider_drafters.ngram_store import NgramStore
+from outrider_drafters.lookahead.drafter import Lookahead, LookaheadOptions
+from outrider_drafters.ngram.belief import MatchBelief
+from outrider_drafters.ngram.drafter import Ngram, NgramOptions
+from outrider_drafters.ngram.index import LONGEST, Match, NgramIndex
+from outrider_drafters.ngram.store import NgramStore
 from support import VOCAB, char_tokenizer, plain_loop, prompt_of, tiny_model, tiny_target
 
 

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 import outrider
 from other_tokenizers import KINDS, SENTENCES, composing, learnt
 from outrider import DraftBatch, DraftTree, Target, TreeBatch
-from outrider_drafters.draft_model import DraftModel, DraftModelOptions
-from outrider_drafters.intersection import Intersection
-from outrider_drafters.tokenizers import vocabularies
-from outrider_drafters.translation import Translation
-from outrider_drafters.vocabularies import Vocabulary
+from outrider_drafters.draft_model.drafter import DraftModel, DraftModelOptions
+from outrider_drafters.vocabulary.intersection import Intersection
+from outrider_drafters.vocabulary.tokenizers import vocabularies
+from outrider_drafters.vocabulary.translation import Translation
+from outrider_drafters.vocabulary.vocabularies import Vocabulary
 from support import plain_loop
 
 LOSSLESS = ("bytes 300", "bytes 400", "pieces", "pieces with a space before", "composing")

@@ -7,9 +7,9 @@ import pytest
 
 import outrider
 from other_tokenizers import KINDS, SENTENCES, byte_level, composing, lower_cased, one_word_a_token, pieces, syllables
-from outrider_drafters.intersection import Intersection
-from outrider_drafters.tokenizers import vocabularies
-from outrider_drafters.vocabularies import Vocabulary
+from outrider_drafters.vocabulary.intersection import Intersection
+from outrider_drafters.vocabulary.tokenizers import vocabularies
+from outrider_drafters.vocabulary.vocabularies import Vocabulary
 from support import char_tokenizer, tiny_model
 
 LOSSLESS = ("bytes 300", "bytes 400", "pieces", "composing")

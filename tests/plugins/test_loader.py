@@ -69,7 +69,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Installed:
 def test_the_built_ins_come_in_through_their_entry_point() -> None:
     (record,) = [one for one in outrider.registry().plugins if one.name == "ngram"]
     assert (record.distribution, record.status, record.drafters) == ("outrider", "loaded", ("ngram",))
-    assert record.module == "outrider_drafters.ngram"
+    assert record.module == "outrider_drafters.ngram.drafter"
     assert record.builtin
 
 

@@ -1,0 +1,1 @@
+"""The drafters `eagle` and `eagle3`."""

@@ -1,0 +1,1 @@
+"""Drafts across tokenizers."""
