@@ -142,6 +142,9 @@ def steps(
     dtype: Annotated[str | None, typer.Option(help="float32, bfloat16, ..., or auto.")] = None,
     prompts: Annotated[Path | None, typer.Option(help="JSONL file of prompts in place of the three built in.")] = None,
     count: Annotated[int, typer.Option(help="How many prompts.", min=1)] = 50,
+    each: Annotated[int | None, typer.Option(help="Prompts of a category; all by default.", min=1)] = None,
+    longest: Annotated[int, typer.Option(help="Prompts are cut to so many tokens.", min=8)] = 1024,
+    adaptive: Annotated[bool, typer.Option("--adaptive/--no-adaptive", help="Draft as far as pays.")] = False,
     rounds: Annotated[int, typer.Option(help="Interleaved repetitions.", min=1)] = 1,
     max_new_tokens: Tokens = 128,
     record: Annotated[Path | None, typer.Option(help="File for the runs, to go on after an interruption.")] = None,
@@ -149,10 +152,11 @@ def steps(
     """What steps bring and what they cost, for drafters times rules, beside plain decoding."""
     chosen = (read_prompts(prompts) if prompts else BUILTIN)[:count]
     settings = [step.Setting(name, law) for name in drafter for law in rule or ["match"]]
-    options = {"max_new_tokens": max_new_tokens, "temperature": temperature, "seed": 1, "adaptive": False}
+    options = {"max_new_tokens": max_new_tokens, "temperature": temperature, "seed": 1, "adaptive": adaptive}
     with quiet():
         target = load(model, dtype=dtype)
-        for line in step.measure(target, settings, chosen, options, rounds, record):
+        asked = [accepting.cut(target, one, longest) for one in accepting.chosen(chosen, each)]
+        for line in step.measure(target, settings, asked, options, rounds, record):
             typer.echo(line)
 
 

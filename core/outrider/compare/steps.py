@@ -8,13 +8,15 @@ from typing import Any, Final
 from outrider.compare.contestants import with_drafter
 from outrider.compare.figures import pooled_acceptance
 from outrider.compare.runner import Run, run
+from outrider.decode.explain import explain
 from outrider.draft.plain import Plain
+from outrider.prompt import encode
 from outrider.prompt_file import NamedPrompt
 from outrider.target.model import Target
 
 HEADER: Final = (
-    "| drafter | rule | tokens a step | accepted of drafted | cost of a step | speed |",
-    "|---|---|---|---|---|---|",
+    "| drafter | rule | tokens a step | accepted of drafted | cost of a step | speed | with prefill | texts |",
+    "|---|---|---|---|---|---|---|---|",
 )
 
 
@@ -47,7 +49,8 @@ def measure(
     """Run plain decoding and every setting in turn; yield the rows of a table in Markdown.
 
     Tokens a step are the mean acceptance length, pooled over all prompts. The cost of a step and the speed are over plain
-    decoding's, of the time after the prefill.
+    decoding's, of the time after the prefill; the speed is also given with it. Texts are plain decoding's own, or
+    every parting is explained.
 
     Args:
         target: the model.
@@ -70,7 +73,8 @@ def measure(
         share = _share(own)
         yield (
             f"| `{setting.drafter}` | {setting.rule} | {pooled_acceptance(own) or 0:.2f} | "
-            f"{'' if share is None else f'{share:.0%}'} | {cost:.2f} | {speed:.2f}x |"
+            f"{'' if share is None else f'{share:.0%}'} | {cost:.2f} | {speed:.2f}x | "
+            f"{_whole_rate(own) / _whole_rate(plain):.2f}x | {_verdict(target, prompts, own, plain, options)} |"
         )
 
 
@@ -87,6 +91,29 @@ def _seconds_a_step(runs: Sequence[Run]) -> float:
 def _rate(runs: Sequence[Run]) -> float:
     tokens: int = sum(one.stats["num_tokens"] - 1 for one in runs)
     return tokens / _decode_seconds(runs)
+
+
+def _whole_rate(runs: Sequence[Run]) -> float:
+    return sum(one.stats["num_tokens"] for one in runs) / sum(one.stats["seconds"] for one in runs)
+
+
+def _verdict(
+    target: Target,
+    prompts: Sequence[NamedPrompt],
+    runs: Sequence[Run],
+    plain: Sequence[Run],
+    options: Mapping[str, Any],
+) -> str:
+    """Say whether texts are plain decoding's, and whether rounding accounts for those that are not."""
+    texts = {prompt.name: prompt.text for prompt in prompts}
+    wanted = {(one.prompt, one.round): one.token_ids for one in plain}
+    parted = [one for one in runs if one.token_ids != wanted[one.prompt, one.round]]
+    if not parted:
+        return "identical"
+    settings = {name: value for name, value in options.items() if name != "adaptive"}
+    found = [explain(target, encode(target, texts[one.prompt]), one.token_ids, **settings) for one in parted]
+    faults = sum(len(one.faults) for one in found)
+    return f"{len(parted)} of {len(runs)} part, {f'{faults} FAULTS' if faults else 'all near ties'}"
 
 
 def _share(runs: Sequence[Run]) -> float | None:

@@ -146,8 +146,9 @@ def _read(job: Job) -> tuple[list[Chat], list[list[dict[str, str]]]]:
     if not chats:
         raise InputError(f"{', '.join(map(str, job.data))}: no chat with an assistant's answer")
     chats = chats[: max(2, round(len(chats) * job.share))]
-    held = [chat for at, chat in enumerate(chats) if at % _EVERY == _EVERY - 1] if job.prompts else []
-    learnt = [chat for at, chat in enumerate(chats) if at % _EVERY != _EVERY - 1] if job.prompts else chats
+    every = min(_EVERY, len(chats))
+    held = [chat for at, chat in enumerate(chats) if at % every == every - 1] if job.prompts else []
+    learnt = [chat for at, chat in enumerate(chats) if at % every != every - 1] if job.prompts else chats
     asked = [_question(chat) for chat in held[: job.prompts]]
     return learnt, [one for one in asked if one]
 
