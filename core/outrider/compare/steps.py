@@ -94,7 +94,9 @@ def _rate(runs: Sequence[Run]) -> float:
 
 
 def _whole_rate(runs: Sequence[Run]) -> float:
-    return sum(one.stats["num_tokens"] for one in runs) / sum(one.stats["seconds"] for one in runs)
+    tokens: int = sum(one.stats["num_tokens"] for one in runs)
+    seconds: float = sum(one.stats["seconds"] for one in runs)
+    return tokens / seconds
 
 
 def _verdict(
