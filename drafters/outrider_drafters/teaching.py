@@ -2,11 +2,14 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import torch
 
 from outrider import TrainBatch
+
+RANKS: Final = 10
+"""Ranks of a draft that are told apart."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -18,12 +21,14 @@ class DepthLoss:
         loss: the sum, without gradient.
         right: how many of the target's likeliest tokens it had as its own.
         count: how many places were looked at, those outside the draft vocabulary too.
+        ranks: `[RANKS]`, how often each rank of the draft was the target's likeliest token.
     """
 
     total: torch.Tensor
     loss: torch.Tensor
     right: torch.Tensor
     count: torch.Tensor
+    ranks: torch.Tensor
 
 
 class Taught:
@@ -57,7 +62,7 @@ class Taught:
         zero = states.sum() * 0
         count = looked.sum()
         if not len(chosen):
-            return DepthLoss(zero, zero.detach(), count, count)
+            return DepthLoss(zero, zero.detach(), count, count, count.new_zeros(RANKS))
         law = logits(states[looked]).float().log_softmax(-1)
         wanted = self._laws[chosen]
         each = -(wanted * law).sum(-1)
@@ -66,8 +71,10 @@ class Taught:
             each = each - self._weight * (best * law.gather(-1, ids)).sum(-1)
         learnt = known.sum()
         total = (each * known).sum() / learnt.clamp(min=1)
-        right = ((law.argmax(-1) == self._best[chosen]) & known).sum()
-        return DepthLoss(total, (each * known).sum().detach(), right, count)
+        best = self._best[chosen, None]
+        rank = (law > law.gather(-1, best)).sum(-1).masked_fill(~known, RANKS).clamp(max=RANKS)
+        ranks = torch.bincount(rank, minlength=RANKS + 1)[:RANKS]
+        return DepthLoss(total, (each * known).sum().detach(), ranks[0], count, ranks)
 
     def feature_loss(self, states: torch.Tensor, wanted: torch.Tensor, shift: int) -> torch.Tensor:
         """Return EAGLE-1's smooth L1 distance between states and the target's, over what is learnt."""

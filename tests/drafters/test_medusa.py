@@ -3,6 +3,7 @@
 import json
 import pickle
 import re
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
@@ -576,3 +577,19 @@ def test_heads_work_on_any_device(
         if settings.get("rule", "match") == "match":
             plain = outrider.generate(target, prompt_of(6), "none", max_new_tokens=30, adaptive=False, **settings)
             assert result.token_ids == plain.token_ids
+
+
+def test_the_tree_is_derived_from_accuracies_that_were_measured(tmp_path: Path) -> None:
+    """Where the heads' folder tells them; the second head's first rank is worth more here than the first head's second."""
+    target = tiny_target()
+    folder = Path(shutil.copytree(random_heads(target.info.hidden_size, target.info.vocab_size), tmp_path / "heads"))
+    config = json.loads((folder / "config.json").read_text()) if (folder / "config.json").exists() else {}
+    heads = outrider.inspect_heads(folder).parts.split()[0]
+    shares = [[0.5, 0.1]] + [[0.9, 0.05]] * (int(heads) - 1)
+    (folder / "config.json").write_text(json.dumps(config | {"rank_accuracies": shares}))
+    drafter: Any = outrider.make_drafter("medusa", {"heads": str(folder), "nodes": 3}, target.info)
+    assert set(drafter._choices.paths) == {(0,), (0, 0), (0, 0, 0)}
+    for wrong in ([[0.5]], [[0.1, 0.5]] * int(heads), "x", [["a"]] * int(heads)):
+        (folder / "config.json").write_text(json.dumps(config | {"rank_accuracies": wrong}))
+        with pytest.raises(InputError, match="rank_accuracies is .*, and must be .* lists of falling shares"):
+            outrider.make_drafter("medusa", {"heads": str(folder)}, target.info)

@@ -37,6 +37,16 @@ _IN_VLLM: Final = "medusa_heads."
 _ABOUT_HEADS: Final = "medusa_"
 
 
+def read_accuracies(folder: str | Path) -> tuple[tuple[float, ...], ...] | None:
+    """Return how often each rank of each head in a folder is right, where that was measured.
+
+    Raises:
+        InputError: the folder tells something else.
+    """
+    found = Found.of(Path(folder))
+    return None if found is None else found.accuracies
+
+
 def read_heads(folder: str | Path, target: TargetInfo) -> tuple[Heads, torch.Tensor | None]:
     """Read the heads in a folder, strictly: every tensor has its place, and every place its tensor.
 
@@ -150,6 +160,23 @@ class Found:
         own = self._numbers(1, self.layout.output)
         shared = self.layout is VLLM and own == {0} and self.config.values.get("original_lm_head") is True
         return 1 if shared else self.heads if own else 0
+
+    @property
+    def accuracies(self) -> tuple[tuple[float, ...], ...] | None:
+        """Return how often each rank of each head is right, where the config tells.
+
+        Raises:
+            InputError: it tells something else.
+        """
+        told = self.config.values.get("rank_accuracies")
+        if told is None:
+            return None
+        rows: list[Any] = told if isinstance(told, list) and len(told) == self.heads else [None]
+        for row in rows:
+            good = isinstance(row, list) and row and all(type(one) in (int, float) and 0 <= one <= 1 for one in row)
+            if not good or sorted(row, reverse=True) != row:
+                raise self.config.wrong("rank_accuracies", f"{self.heads} lists of falling shares from 0 to 1")
+        return tuple(tuple(float(one) for one in row) for row in rows)
 
     def check_names(self) -> None:
         """Check that nothing is missing and nothing is left over, and that the config says the same.

@@ -35,7 +35,7 @@ from outrider import (
     raw_scores,
 )
 from outrider_drafters.ahead import Ahead, AheadOptions, draft_where
-from outrider_drafters.medusa.checkpoint import read_heads
+from outrider_drafters.medusa.checkpoint import read_accuracies, read_heads
 from outrider_drafters.medusa.export import export_medusa
 from outrider_drafters.medusa.report import inspect_medusa
 from outrider_drafters.medusa.training import MedusaTrainOptions, make_trainee
@@ -127,7 +127,9 @@ class Medusa(Ahead):
         if depth > heads:
             raise InputError(f"drafter 'medusa': depth = {depth}, and there are {heads} heads in {options.heads}")
         if tree in (_DERIVED, _DYNAMIC):
-            chances = accuracies(depth, min(options.branching or 10, self._vocab))
+            ranks = min(options.branching or 10, self._vocab)
+            measured = read_accuracies(options.heads or "")
+            chances = accuracies(depth, ranks) if measured is None else tuple(row[:ranks] for row in measured[:depth])
             return Choices.derived(chances, options.nodes or 24)
         if options.branching is not None:
             raise InputError(f"drafter 'medusa': branching belongs to tree = 'derived' and 'dynamic', not to '{tree}'")

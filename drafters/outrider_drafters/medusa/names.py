@@ -18,7 +18,7 @@ from outrider_drafters.head_keys import words
 
 KEYS: Final = words(
     """medusa_num_heads medusa_num_layers version model_type hidden_size vocab_size num_heads num_hidden_layers medusa_fc_bias
-    original_lm_head truncated_vocab_size"""
+    original_lm_head truncated_vocab_size rank_accuracies"""
 )
 # How they were trained, or how another engine shapes its trees.
 UNUSED: Final = words(

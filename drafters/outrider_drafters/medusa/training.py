@@ -4,7 +4,7 @@ Heads learn the target's own law of the tokens ahead, in place of single tokens 
 """
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import torch
 from pydantic import Field
@@ -13,7 +13,10 @@ from outrider import DrafterOptions, InputError, Losses, TrainBatch, Trainee, Tr
 from outrider_drafters.medusa.checkpoint import read_heads
 from outrider_drafters.medusa.heads import Heads, HeadsShape
 from outrider_drafters.medusa.writing import FASTER, Written, write_medusa
-from outrider_drafters.teaching import Teacher, draft_tokens
+from outrider_drafters.teaching import RANKS, DepthLoss, Teacher, draft_tokens
+
+_KEPT: Final = 0.99
+"""Share of what was counted that counts on after a batch."""
 
 
 class MedusaTrainOptions(DrafterOptions):
@@ -40,6 +43,8 @@ class MedusaTrainee(Trainee):
         self.heads, self._tokens, self._start, self._decay = heads, tokens, start, decay
         self._teacher = Teacher(start.target.parts, tokens)
         self.layers = (start.target.num_layers,)
+        self.hits: torch.Tensor
+        self.register_buffer("hits", torch.zeros(heads.shape.heads, 1 + RANKS, dtype=torch.float64))
 
     def forward(self, batch: TrainBatch) -> Losses:
         """Compare every head with the target."""
@@ -51,12 +56,24 @@ class MedusaTrainee(Trainee):
             one = taught.loss(block(final[:, : final.shape[1] - 2 - at]), at + 1, self._output(at))
             total = total + self._decay**at * one.total
             found.append(one)
+            self._look(at, one)
         return Losses(
             total,
             torch.stack([one.loss for one in found]),
             torch.stack([one.right for one in found]),
             torch.stack([one.count for one in found]),
         )
+
+    @torch.no_grad()
+    def _look(self, at: int, one: DepthLoss) -> None:
+        """Keep in mind how often each rank of a head was right of late."""
+        self.hits[at] = _KEPT * self.hits[at] + torch.cat([one.count[None], one.ranks]).double()
+
+    @property
+    def accuracies(self) -> tuple[tuple[float, ...], ...]:
+        """How often each rank of each head was right; rank by rank no more than the one before."""
+        shares = (self.hits[:, 1:] / self.hits[:, :1].clamp(min=1)).cummin(1).values.clamp(min=1e-4)
+        return tuple(tuple(round(one, 4) for one in row) for row in shares.tolist())
 
     def _output(self, at: int) -> Any:
         own = self.heads.lm_heads
@@ -67,7 +84,9 @@ class MedusaTrainee(Trainee):
         held = self.heads.state_dict()
         weights = {name: one.detach().to("cpu", torch.bfloat16) for name, one in held.items()}
         whole, tokens = self._start.target.vocab_size, self._tokens.cpu()
-        write_medusa(folder, Written(self.heads.shape, weights, tokens, whole, self._start.model), FASTER)
+        write_medusa(
+            folder, Written(self.heads.shape, weights, tokens, whole, self._start.model, self.accuracies), FASTER
+        )
 
 
 def make_trainee(start: TrainStart, options: MedusaTrainOptions) -> MedusaTrainee:

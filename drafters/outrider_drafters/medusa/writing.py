@@ -1,6 +1,6 @@
 """Writing Medusa's heads in the layouts that engines load: vLLM's, and that of the first implementation."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -27,6 +27,7 @@ class Written:
         token_map: `[draft vocab]`, the target's ids of the heads' tokens; None where they are the same.
         whole: the target's vocabulary; None where it is not known.
         target: a folder or a Hub id; None where it is not known.
+        accuracies: of every head, how often each of its ranks is right; None where that was not measured.
     """
 
     shape: HeadsShape
@@ -34,6 +35,7 @@ class Written:
     token_map: torch.Tensor | None
     whole: int | None
     target: str | None
+    accuracies: Sequence[Sequence[float]] | None = None
 
 
 def write_medusa(folder: Path, heads: Written, layout: str) -> None:
@@ -48,9 +50,13 @@ def write_medusa(folder: Path, heads: Written, layout: str) -> None:
     if layout == VLLM:
         write_files(folder, config | _vllm(heads), "model.safetensors", tensors | _merged(heads))
     else:
-        found = config | {"medusa_num_heads": heads.shape.heads, "medusa_num_layers": heads.shape.layers}
+        found: dict[str, Any] = config | {
+            "medusa_num_heads": heads.shape.heads,
+            "medusa_num_layers": heads.shape.layers,
+        }
         found |= {} if heads.shape.outputs else {"version": "2"}
         found |= {} if heads.whole is None else {"vocab_size": heads.whole}
+        found |= {} if heads.accuracies is None else {"rank_accuracies": [list(one) for one in heads.accuracies]}
         write_files(folder, found, "medusa_lm_head.safetensors", tensors | _faster(heads))
 
 
