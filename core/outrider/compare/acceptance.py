@@ -1,13 +1,13 @@
 """How many tokens a step brings, by category of the prompts: what heads are worth, whatever the machine."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 from outrider.compare.contestants import with_drafter
 from outrider.compare.figures import pooled_acceptance
-from outrider.compare.runner import Run, print_run, run
+from outrider.compare.runner import print_run, run
+from outrider.decode.stats import acceptance_by_depth
 from outrider.prompt import encode
 from outrider.prompt_file import NamedPrompt
 from outrider.target.model import Target
@@ -64,13 +64,7 @@ def measure(
         mine = [one for one in runs if one.contestant == name]
         each = [pooled_acceptance([one for one in mine if category[one.prompt] == kind]) for kind in names]
         cells = " | ".join(f"{one:.2f}" if one else "-" for one in each)
-        depths = " ".join(f"{one:.2f}" for one in by_depth(mine))
+        depths = " ".join(
+            f"{one:.2f}" for one in acceptance_by_depth(one.stats["acceptance_histogram"] for one in mine)
+        )
         yield f"| {name} | {pooled_acceptance(mine):.2f} | {cells} | {depths} |"
-
-
-def by_depth(runs: Sequence[Run]) -> list[float]:
-    """Return for every depth the share of the steps with a draft in which it was accepted."""
-    columns = zip_longest(*(one.stats["acceptance_histogram"] for one in runs), fillvalue=0)
-    histogram = [sum(column) for column in columns]
-    drafted = max(1, sum(histogram))
-    return [sum(histogram[depth:]) / drafted for depth in range(1, len(histogram))]

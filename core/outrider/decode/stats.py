@@ -1,8 +1,9 @@
 """What is counted, each figure with its definition."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from time import perf_counter
 from typing import Any, Literal
 
@@ -98,6 +99,17 @@ class Stats:
             "overhead",
         ]
         return fields | {name: getattr(self, name) for name in derived}
+
+
+def acceptance_by_depth(histograms: Iterable[Sequence[int]]) -> tuple[float, ...]:
+    """Return for every depth the share of the steps with a draft that had at least so many tokens accepted.
+
+    Args:
+        histograms: the `acceptance_histogram` of one generation or several.
+    """
+    pooled = [sum(column) for column in zip_longest(*histograms, fillvalue=0)]
+    drafted = max(1, sum(pooled))
+    return tuple(sum(pooled[depth:]) / drafted for depth in range(1, len(pooled)))
 
 
 @dataclass(slots=True)

@@ -2,10 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
 from typing import Any
 
-from outrider.decode.stats import Stats
+from outrider.decode.stats import Stats, acceptance_by_depth
 from outrider.generation import generate
 from outrider.plugins.words import DrafterWord
 from outrider.prompt import Prompt
@@ -52,11 +51,6 @@ def measure(
 def pooled(every: Sequence[Stats]) -> Acceptance:
     """Put several generations' figures together."""
     steps = sum(one.num_steps for one in every)
-    histogram = [sum(column) for column in zip_longest(*(one.acceptance_histogram for one in every), fillvalue=0)]
-    drafted = max(1, sum(histogram))
     tokens = sum(one.num_tokens - 1 for one in every)
-    return Acceptance(
-        mean_acceptance_length=tokens / max(1, steps),
-        by_depth=tuple(sum(histogram[depth:]) / drafted for depth in range(1, len(histogram))),
-        steps=steps,
-    )
+    depths = acceptance_by_depth(one.acceptance_histogram for one in every)
+    return Acceptance(tokens / max(1, steps), depths, steps)
