@@ -4,6 +4,7 @@ Contestants are interleaved within a round and change order from round to round,
 all of them; figures are compared within a round.
 """
 
+import hashlib
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -69,7 +70,7 @@ def run(
     """
     if len({prompt.name for prompt in prompts}) < len(prompts):
         raise InputError("two prompts have the same name")
-    settings = dict(settings) | {"prompts": [[prompt.name, prompt.text] for prompt in prompts]}
+    settings = dict(settings) | {"prompts": [[prompt.name, _digest(prompt.text)] for prompt in prompts]}
     done = {(one.contestant, one.prompt, one.round): one for one in _taken_up(record, settings)}
     names = list(contestants)
     runs = []
@@ -84,6 +85,11 @@ def run(
                 runs.append(found)
                 report(found)
     return runs
+
+
+def _digest(text: str) -> str:
+    """Tell a text from others without keeping it: prompts may be others' property."""
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def print_run(one: Run) -> None:
