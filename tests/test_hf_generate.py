@@ -477,7 +477,7 @@ def test_a_call_that_fails_leaves_the_cache_as_it_was(family: str, kind: str, fa
     drafter: Any = Scripted(outrider.Target(model), third) if fails == "drafter" else "ngram"
     cache = filled(model, kind, 6)
     before = contents(cache)
-    door = outrider.decoder(drafter, streamer=Recorder(4) if fails == "streamer" else None)
+    door = outrider.decoder(drafter, adaptive=False, streamer=Recorder(4) if fails == "streamer" else None)
     with pytest.raises((outrider.OutriderError, OSError), match="no room"):
         generate(model, ONE, door, **{CACHE: cache}, **ends(third) if fails == "criterion" else {})
     assert contents(cache) == before

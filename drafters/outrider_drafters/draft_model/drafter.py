@@ -4,6 +4,7 @@ Speculative decoding (Leviathan et al. 2022, arXiv:2211.17192; Chen et al. 2023,
 """
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -13,9 +14,11 @@ import outrider
 from outrider import (
     DrafterOptions,
     DraftView,
+    HeadsReport,
     InputError,
     OutriderError,
     Target,
+    TargetInfo,
     Trainee,
     TrainStart,
     TreeBatch,
@@ -23,7 +26,7 @@ from outrider import (
     hookimpl,
     inspect_heads,
 )
-from outrider_drafters.draft_model.shared import read_shared, shares_embeddings
+from outrider_drafters.draft_model.shared import inspect_shared, read_shared, shares_embeddings
 from outrider_drafters.draft_model.training import DraftModelTrainOptions, make_trainee
 from outrider_drafters.following import Following, FollowingOptions
 from outrider_drafters.vocabulary.crossing import Crossing
@@ -61,6 +64,11 @@ class DraftModel(Following):
     def trainee(cls, start: TrainStart, options: DraftModelTrainOptions) -> Trainee:
         """Make a draft model to train; see `outrider.Trains`."""
         return make_trainee(start, options)
+
+    @classmethod
+    def inspect_heads(cls, folder: Path, target: TargetInfo | None) -> HeadsReport | None:
+        """Report on a folder of a draft model that shares the target's embeddings; see `outrider.ReadsHeads`."""
+        return inspect_shared(folder, target)
 
     def _load(self) -> Target:
         """Load the draft model and make sure that it can serve this target.
