@@ -16,7 +16,7 @@ if [ "$small" = 1 ]; then length=160 rows=48; fi
 # Two halves, so that two processes can make them at once.
 for half in 0 1; do
     "$outrider" data synthesize -m smollm2 --out "$out/chats-$half.jsonl" --openings openings.txt --seed "1$half" \
-        --tokens "$(scaled 500000 600)" --batch-size "$rows" --max-tokens "$length"
+        --tokens "$(scaled 500000 600)" --batch-size "$rows" --max-tokens "$length" --turns 8
 done
 data=(--data "$out/chats-0.jsonl" --data "$out/chats-1.jsonl" --max-tokens 768 --states "$out/states")
 common=(-m smollm2 "${data[@]}" --batch-tokens 1536 --accumulate 1 --prompts "$(scaled 8 1)")
