@@ -194,7 +194,7 @@ def _broken() -> Files:
         (["~nobody/heads"], "'~nobody/heads': "),
         (["{tmp}/broken", "-m", ""], "which model?"),
         (["{tmp}/file"], "a file; give its folder"),
-        (["{tmp}"], "holds no heads that a drafter knows; asked: eagle, eagle3"),
+        (["{tmp}"], "holds no heads that a drafter knows; asked: draft-model, eagle, eagle3"),
         (["{tmp}/broken"], "has unexpected more"),
         (["{tmp}/broken", "-m", "nowhere"], "model 'nowhere': no such folder"),
         ([], "Missing argument 'PATH'"),
