@@ -12,13 +12,20 @@ MIN_READY := $(MIN)/.ready-$(OLDEST)
 MIN_TESTS := tests/target tests/decode tests/verify/test_processors.py tests/verify/test_sampling.py tests/test_turns.py tests/test_hf_generate.py
 # Drafters that run models of transformers, read its configs or its tokenizers.
 MIN_TESTS += $(addprefix tests/drafters/test_,draft_model.py early_exit.py eagle*.py medusa.py translation.py vocabularies.py)
+WITH_PLUGINS := .venv-plugins
+PLUGINS_READY := $(WITH_PLUGINS)/.ready
+PLUGINS := $(wildcard plugins/outrider-*)
+# Tests that go over all registered drafters, of which these are the plugins'.
+PLUGIN_NAMES := recycling or suffix or template
+PLUGIN_TESTS := tests/check tests/drafters/test_laws.py tests/decode/test_loop.py tests/decode/test_stopping.py
+PLUGIN_TESTS += tests/decode/test_adaptive.py tests/decode/test_stats.py tests/plugins/test_raising.py
 ORACLE := .venv-oracle
 ORACLE_READY := $(ORACLE)/.ready
 
 .DEFAULT_GOAL := help
 SCALE ?= 1
 HEADS ?= training/smollm2/build
-.PHONY: help demo heads test test-full test-min test-cuda matrix oracle lint format bench clean
+.PHONY: help demo heads test test-full test-min test-plugins test-cuda matrix oracle lint format bench clean
 
 help:
 	@echo "make demo    the main job: plain decoding beside the ngram drafter on a real chat model"
@@ -26,6 +33,7 @@ help:
 	@echo "make test    all tests (under 10 minutes)"
 	@echo "make test-full  the same with the long statistics (about half an hour)"
 	@echo "make test-min   tests on the oldest transformers that is supported, in an environment of its own"
+	@echo "make test-plugins  the plugins' own tests, and all drafters' tests on them, in an environment that has them installed"
 	@echo "make matrix     every causal model type of transformers, tiny and random, against its own generate (10 minutes)"
 	@echo "make test-cuda  the tests of rules, noise and decoding on a GPU, where there is one"
 	@echo "make oracle     EAGLE-3's network and exported heads against another implementation, in an environment of its own"
@@ -64,6 +72,18 @@ $(MIN_READY): $(READY)
 test-min: $(MIN_READY)
 	@OMP_NUM_THREADS=1 $(MIN)/bin/python -m pytest -p no:cacheprovider -n $(WORKERS) $(MIN_TESTS) $(ARGS)
 
+$(PLUGINS_READY): $(READY) $(wildcard plugins/*/pyproject.toml)
+	@echo "== setting up $(WITH_PLUGINS) with the plugins"
+	@$(BIN)/python -m venv $(WITH_PLUGINS)
+	@$(BIN)/python -c 'import sysconfig; print("import site; site.addsitedir(" + repr(sysconfig.get_path("purelib")) + ")")' > $(WITH_PLUGINS)/shared.pth
+	@mv $(WITH_PLUGINS)/shared.pth "$$($(WITH_PLUGINS)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/zshared.pth"
+	@$(WITH_PLUGINS)/bin/python -m pip install --progress-bar on --no-deps $(addprefix -e ,$(PLUGINS))
+	@touch $@
+
+test-plugins: $(PLUGINS_READY)
+	@OMP_NUM_THREADS=1 $(WITH_PLUGINS)/bin/python -m pytest -p no:cacheprovider -n $(WORKERS) $(PLUGINS) $(ARGS)
+	@OMP_NUM_THREADS=1 $(WITH_PLUGINS)/bin/python -m pytest -p no:cacheprovider -n $(WORKERS) -k "$(PLUGIN_NAMES)" $(PLUGIN_TESTS) $(ARGS)
+
 test-cuda: $(READY)
 	@$(BIN)/python -m pytest -m cuda $(ARGS)
 
@@ -97,4 +117,4 @@ bench: $(READY)
 	@$(BIN)/python -m outrider.compare bench $(ARGS)
 
 clean:
-	rm -rf $(VENV) $(MIN) $(ORACLE)
+	rm -rf $(VENV) $(MIN) $(WITH_PLUGINS) $(ORACLE)

@@ -4,6 +4,7 @@ from outrider.decode.explain import Explanation, Parting, explain
 from outrider.decode.row import Step
 from outrider.decode.stats import Stats
 from outrider.draft.batch import PADDING, TreeBatch
+from outrider.draft.capabilities import Capabilities
 from outrider.draft.choices import Choices
 from outrider.draft.contract import (
     API,
@@ -80,6 +81,7 @@ __all__ = (
     "POINT",
     "ROOT",
     "Branches",
+    "Capabilities",
     "Choices",
     "ConfigError",
     "Costs",

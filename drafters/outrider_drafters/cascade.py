@@ -13,6 +13,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from outrider import (
     MAX_NODES,
+    Capabilities,
     DraftBatch,
     Drafter,
     DrafterOptions,
@@ -143,6 +144,9 @@ class Cascade(Drafter[CascadeOptions]):
     requires_api: ClassVar[tuple[int, int]] = (0, 1)
     weighs_nodes: ClassVar[bool] = True  # which part drafts decides how far; it is turned on and off as a whole
     Options: ClassVar[type[DrafterOptions]] = CascadeOptions
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        requires="other drafters", trees=True, coupled=True, drawn=True, scouts=True
+    )
 
     def __init__(self, target: TargetInfo, options: CascadeOptions) -> None:
         super().__init__(target, options)

@@ -10,7 +10,7 @@ from typing import ClassVar
 from pydantic import Field
 
 import outrider
-from outrider import DrafterOptions, InputError, Needs, OutcomeBatch, Target, hookimpl
+from outrider import Capabilities, DrafterOptions, InputError, Needs, OutcomeBatch, Target, hookimpl
 from outrider_drafters.following import Following, FollowingOptions
 
 
@@ -26,6 +26,7 @@ class Self(Following):
     name: ClassVar[str] = "self"
     requires_api: ClassVar[tuple[int, int]] = (0, 1)
     Options: ClassVar[type[DrafterOptions]] = SelfOptions
+    capabilities: ClassVar[Capabilities] = Capabilities(trees=True, coupled=True, drawn=True)
 
     def _load(self) -> Target:
         """Cut the target short.

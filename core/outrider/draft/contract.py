@@ -13,6 +13,7 @@ import torch
 from pydantic import BaseModel, ConfigDict, ValidationInfo, field_validator
 
 from outrider.draft.batch import TreeBatch
+from outrider.draft.capabilities import Capabilities
 from outrider.draft.cost import StepCost, typical_cost
 from outrider.draft.features import Features, Needs
 from outrider.draft.tree import DraftTree
@@ -312,10 +313,10 @@ class OutcomeBatch:
 class Drafter(ABC, Generic[OptionsT]):
     """A drafting strategy.
 
-    A subclass sets `name`, `requires_api` and, where it has options, `Options`. One that chooses the size of its trees itself,
-    by `DraftView.cost`, or whose trees can't be cut short, sets `weighs_nodes`: adaptive decoding then turns it on and off, and
-    does not lower `max_depth`. One object may serve many rows, at once
-    and one after another; rows are told apart by their ids.
+    A subclass sets `name`, `requires_api` and, where it has options, `Options`. In `capabilities` it says what its trees may
+    have, and they are held to it. One that chooses the size of its trees itself, by `DraftView.cost`, or whose trees can't be
+    cut short, sets `weighs_nodes`: adaptive decoding then turns it on and off, and does not lower `max_depth`. One object may
+    serve many rows, at once and one after another; rows are told apart by their ids.
 
     Args:
         target: the model that will verify the drafts.
@@ -326,6 +327,7 @@ class Drafter(ABC, Generic[OptionsT]):
     requires_api: ClassVar[tuple[int, int]]
     Options: ClassVar[type[DrafterOptions]] = DrafterOptions
     weighs_nodes: ClassVar[bool] = False
+    capabilities: ClassVar[Capabilities | None] = None
 
     def __init__(self, target: TargetInfo, options: OptionsT) -> None:
         self.target = target

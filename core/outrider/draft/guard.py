@@ -10,14 +10,22 @@ from weakref import WeakKeyDictionary
 import torch
 
 from outrider.draft.batch import TreeBatch
+from outrider.draft.capabilities import Capabilities
 from outrider.draft.contract import DraftBatch, Drafter, OutcomeBatch, RowStart
 from outrider.draft.features import Needs
 from outrider.draft.tree import DraftTree
 from outrider.errors import DrafterError, first_line
+from outrider.trace import traced
 
 # A drafter object may serve several threads, a call at a time.
 _LOCKS: Final[WeakKeyDictionary[Drafter[Any], threading.RLock]] = WeakKeyDictionary()
 _MAKING: Final = threading.Lock()
+
+
+def _beyond(declared: Capabilities | None, tree: DraftTree) -> str:
+    """Say what a tree has that its drafter does not declare, or nothing."""
+    fault = declared.beyond(tree) if declared is not None else ""
+    return f"it proposed {fault}, which its capabilities do not declare" if fault else ""
 
 
 class Guard:
@@ -79,6 +87,8 @@ class Guard:
             for tree, view in zip(values, batch.rows, strict=True):
                 if tree.tokens and max(tree.tokens) >= vocab:
                     raise ValueError(f"token {max(tree.tokens)} is not one of the target's {vocab}")
+                if fault := _beyond(self.drafter.capabilities, tree):
+                    raise ValueError(fault)
                 if tree.coupled and view.rule != "match":
                     raise ValueError(f"a coupled tree can only be verified by the rule match, not by {view.rule}")
                 if len(tree) > view.max_nodes or tree.depth > view.max_depth:
@@ -105,7 +115,7 @@ class Guard:
     @contextmanager
     def _named(self, method: str) -> Iterator[None]:
         try:
-            with self._lock, torch.no_grad():
+            with self._lock, torch.no_grad(), traced(self._name, method):
                 yield
         except KeyboardInterrupt:
             raise

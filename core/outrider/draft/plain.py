@@ -2,6 +2,7 @@
 
 from typing import ClassVar
 
+from outrider.draft.capabilities import Capabilities
 from outrider.draft.contract import API, DrafterOptions, DraftView, RowDrafter
 from outrider.draft.tree import DraftTree
 
@@ -11,6 +12,7 @@ class Plain(RowDrafter[DrafterOptions]):
 
     name: ClassVar[str] = "none"
     requires_api: ClassVar[tuple[int, int]] = API
+    capabilities: ClassVar[Capabilities] = Capabilities()
 
     def propose_row(self, view: DraftView) -> DraftTree:  # noqa: ARG002
         """Propose an empty tree."""

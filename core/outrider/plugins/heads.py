@@ -10,6 +10,7 @@ from outrider.draft.heads import HeadsExport, HeadsReport, HeadsTarget, ReadsHea
 from outrider.errors import DrafterError, InputError, OutriderError, first_line, suggestion
 from outrider.plugins.folder import describe
 from outrider.plugins.registry import DrafterRecord, Registry, registry
+from outrider.trace import traced
 
 
 def inspect_heads(folder: str | Path, target: TargetInfo | None = None, known: Registry | None = None) -> HeadsReport:
@@ -89,7 +90,8 @@ def _ask(path: Path, target: TargetInfo | None, known: Registry) -> tuple[Drafte
             continue
         asked.append(record.name)
         try:
-            found = drafter.inspect_heads(path, target)
+            with traced(f"drafter '{record.name}'", "inspect_heads"):
+                found = drafter.inspect_heads(path, target)
             if not isinstance(found, HeadsReport | None):
                 raise TypeError(f"expected a HeadsReport or None, got {type(found).__name__}")
         except InputError as error:
@@ -118,7 +120,8 @@ def not_heads_of(drafter: str, folder: Path) -> InputError:
 
 def _call(name: str, export: Callable[[], None]) -> None:
     try:
-        export()
+        with traced(f"drafter '{name}'", "export_heads"):
+            export()
     except (OutriderError, OSError):
         raise
     except Exception as error:  # a plugin may raise anything

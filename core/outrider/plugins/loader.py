@@ -12,10 +12,13 @@ import pluggy
 
 from outrider.errors import first_line
 from outrider.plugins import hookspecs
+from outrider.plugins.selection import EVERYTHING, Selection
+from outrider.trace import traced
 
 OWN_DISTRIBUTION: Final = "outrider"
 
-Status = Literal["loaded", "failed"]
+Status = Literal["loaded", "failed", "disabled", "missing"]
+"""Disabled and missing by the variables of `Selection`: the one is installed and not loaded, the other not installed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +31,7 @@ class PluginRecord:
         version: of that package.
         module: what the entry point names.
         status: whether it works.
-        detail: why it does not.
+        detail: why it does not; of one that is loaded what does not work of it.
         drafters: names of the drafters that it registered.
     """
 
@@ -68,21 +71,35 @@ def installed() -> list[EntryPoint]:
     )
 
 
-def load_plugins(points: Iterable[EntryPoint]) -> list[LoadedPlugin]:
-    """Import and register every plugin, each on its own."""
+def load_plugins(points: Iterable[EntryPoint], selection: Selection = EVERYTHING) -> list[LoadedPlugin]:
+    """Import and register every plugin that is asked for, each on its own.
+
+    Args:
+        points: of the plugins, the built-ins first.
+        selection: which of them are asked for; by default all.
+    """
     manager = pluggy.PluginManager(hookspecs.PROJECT)
     manager.add_hookspecs(hookspecs)
     owners: dict[str, str] = {}
-    return [_load(manager, point, owners) for point in points]
+    points = list(points)
+    loaded = [_load(manager, point, owners, selection) for point in points]
+    unknown = selection.unknown((point.name, _distribution(point)[0]) for point in points)
+    told = [PluginRecord(name, "", "", "", "missing", f"{where} names it") for name, where in unknown]
+    return [*loaded, *map(LoadedPlugin, told)]
 
 
-def _load(manager: pluggy.PluginManager, point: EntryPoint, owners: dict[str, str]) -> LoadedPlugin:
+def _load(
+    manager: pluggy.PluginManager, point: EntryPoint, owners: dict[str, str], selection: Selection
+) -> LoadedPlugin:
     distribution, version = _distribution(point)
+    if refused := selection.refused(point.name, distribution):
+        return LoadedPlugin(PluginRecord(point.name, distribution, version, point.value, "disabled", refused))
     plugin: Any = None
     try:
         if point.name in owners:
             raise ValueError(f"the plugin name is taken by {owners[point.name]}")
-        plugin = point.load()
+        with traced(f"plugin '{point.name}' ({distribution} {version})", f"import {point.value}"):
+            plugin = point.load()
         manager.register(plugin, point.name)
         manager.check_pending()
         hooks = (manager.hook.register_drafters, manager.hook.offer_heads)

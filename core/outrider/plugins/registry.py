@@ -10,14 +10,20 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
+from outrider.draft.capabilities import Capabilities
 from outrider.draft.contract import API, Drafter, DrafterOptions
 from outrider.draft.plain import Plain
 from outrider.errors import InputError, PluginError, UnknownDrafterError, first_line, suggestion
 from outrider.plugins.loader import OWN_DISTRIBUTION, LoadedPlugin, PluginRecord, installed, load_plugins
+from outrider.plugins.selection import Selection
 from outrider.target.fingerprint import FILE as FINGERPRINT
+from outrider.trace import traced, tracing
 
 DrafterClass = type[Drafter[Any]]
 _NAME: Final = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
+# What is warned of, and what is said to those who ask for a drafter.
+_TOLD: Final = {"failed": "failed to load", "loaded": "is loaded, but", "missing": "is not installed"}
+_ABSENT: Final = {"failed": "failed to load", "disabled": "is turned off"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +43,16 @@ class DrafterRecord:
     plugin: str
     distribution: str
     version: str
+
+    @property
+    def origin(self) -> str:
+        """The distribution and its version."""
+        return f"{self.distribution} {self.version}".strip()
+
+    @property
+    def qualified(self) -> str:
+        """The name that no other package's drafter has."""
+        return f"{self.distribution}/{self.name}"
 
     @property
     def location(self) -> str:
@@ -91,8 +107,9 @@ class Registry:
         for plugin in plugins:
             record = self._add(plugin)
             self.plugins.append(record)
-            if record.status == "failed" and strict:
-                raise PluginError(f"plugin '{record.name}' of {record.origin} failed: {record.detail}")
+            if record.status in ("failed", "missing") and strict:
+                whose = f" of {record.origin}" if record.origin else ""
+                raise PluginError(f"plugin '{record.name}'{whose} {record.status}: {record.detail}")
 
     def _add(self, plugin: LoadedPlugin) -> PluginRecord:
         """Let a plugin register its drafters; all of them count, or none."""
@@ -111,11 +128,14 @@ class Registry:
                 raise TypeError(f"two drafters are named '{drafter.name}'")
             found.append(DrafterRecord(drafter.name, drafter, record.name, record.distribution, record.version))
 
+        who = f"plugin '{record.name}' ({record.origin})"
         try:
             for implementation in plugin.implementations:
-                implementation.function(**dict.fromkeys(implementation.argnames, register))
+                with traced(who, "register_drafters"):
+                    implementation.function(**dict.fromkeys(implementation.argnames, register))
             for implementation in plugin.offers:
-                implementation.function(**dict.fromkeys(implementation.argnames, offer))
+                with traced(who, "offer_heads"):
+                    implementation.function(**dict.fromkeys(implementation.argnames, offer))
             if plugin.implementations and not found:
                 raise TypeError("its register_drafters registered nothing")
             taken = [self._clash(new) for new in found if new.name in self._drafters]
@@ -124,14 +144,18 @@ class Registry:
         except BaseException as error:  # a plugin may raise anything
             return replace(record, status="failed", detail=first_line(error))
         self.offers += offered
-        self._qualified |= {f"{new.distribution}/{new.name}": new for new in found}
+        self._qualified |= {new.qualified: new for new in found}
         self._drafters = {new.name: new for new in found} | self._drafters
         names = tuple(new.name for new in found)
         return replace(record, drafters=names, detail="; ".join(taken) or record.detail)
 
     def _clash(self, new: DrafterRecord) -> str:
         owner = self._drafters[new.name]
-        return f"name '{new.name}' is taken by {owner.distribution}; pick it as {new.distribution}/{new.name}"
+        return f"name '{new.name}' is taken by {owner.distribution}; pick it as {new.qualified}"
+
+    def shadowed(self) -> list[DrafterRecord]:
+        """Return the drafters whose name another has, which are picked by `dist/name`."""
+        return [record for _, record in sorted(self._qualified.items()) if self._drafters[record.name] is not record]
 
     def drafters(self) -> list[DrafterRecord]:
         """Return all drafters, by name."""
@@ -148,30 +172,32 @@ class Registry:
         record = self._drafters.get(name) or self._qualified.get(name)
         if record is not None:
             return record
-        failed = [plugin for plugin in self.plugins if plugin.status == "failed"]
-        for plugin in failed:
-            if name in (plugin.name, f"{plugin.distribution}/{plugin.name}"):
+        for plugin in self.plugins:
+            if plugin.status in _ABSENT and name in (plugin.name, f"{plugin.distribution}/{plugin.name}"):
                 raise UnknownDrafterError(
-                    f"drafter '{name}' is provided by {plugin.origin}, which failed to load: {plugin.detail}"
+                    f"drafter '{name}' is provided by {plugin.origin}, which {_ABSENT[plugin.status]}: {plugin.detail}"
                 )
         known = [*self._drafters, *self._qualified]
         text = f"unknown drafter '{name}'.{suggestion(name, known)} Drafters: {', '.join(sorted(self._drafters))}."
-        if failed:
-            text += f" Failed plugins: {', '.join(plugin.name for plugin in failed)} (see `outrider plugins`)."
+        for status in _ABSENT:
+            if names := ", ".join(plugin.name for plugin in self.plugins if plugin.status == status):
+                text += f" {status.capitalize()} plugins: {names} (see `outrider plugins`)."
         raise UnknownDrafterError(text)
 
 
 @lru_cache(maxsize=1)
 def _installed() -> Registry:
-    return Registry(load_plugins(installed()))
+    tracing()  # a wrong value of the variable is nobody's failure to load
+    return Registry(load_plugins(installed(), Selection.read()))
 
 
 @lru_cache(maxsize=1)
 def _warn() -> None:
     for plugin in _installed().plugins:
-        if plugin.detail:
-            state = "failed to load" if plugin.status == "failed" else "is loaded, but"
-            warnings.warn(f"outrider plugin '{plugin.name}' ({plugin.origin}) {state}: {plugin.detail}", stacklevel=4)
+        if plugin.detail and plugin.status in _TOLD:
+            whose = f" ({plugin.origin})" if plugin.origin else ""
+            text = f"outrider plugin '{plugin.name}'{whose} {_TOLD[plugin.status]}: {plugin.detail}"
+            warnings.warn(text, stacklevel=4)
 
 
 def registry() -> Registry:
@@ -214,6 +240,8 @@ def _fault(drafter: Any) -> str:
         return f"{label}.Options is no subclass of outrider.DrafterOptions"
     if not isinstance(drafter.weighs_nodes, bool):
         return f"{label}.weighs_nodes = {drafter.weighs_nodes!r}: must be True or False"
+    if not isinstance(drafter.capabilities, Capabilities | None):
+        return f"{label}.capabilities = {drafter.capabilities!r}: must be outrider.Capabilities, or None"
     if inspect.isabstract(drafter):
         return f"{label} does not implement {', '.join(sorted(drafter.__abstractmethods__))}"
     return ""

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from outrider.draft.contract import Drafter, DrafterOptions, TargetInfo
 from outrider.errors import DrafterError, InputError, OutriderError, first_line
 from outrider.plugins.registry import Registry, check_class, registry
+from outrider.trace import traced
 from outrider.validation import explain
 
 # vLLM's words for what is named otherwise here.
@@ -210,7 +211,8 @@ def make_drafter(
         return word
     drafter, valid = choose(word, options, known)
     try:
-        return drafter(target, valid)
+        with traced(f"drafter '{drafter.name}'", "is made"):
+            return drafter(target, valid)
     except OutriderError:
         raise
     except Exception as error:

@@ -12,6 +12,7 @@ from pydantic import Field
 
 import outrider
 from outrider import (
+    Capabilities,
     DrafterOptions,
     DraftView,
     HeadsReport,
@@ -54,6 +55,9 @@ class DraftModel(Following):
     name: ClassVar[str] = "draft-model"
     requires_api: ClassVar[tuple[int, int]] = (0, 1)
     Options: ClassVar[type[DrafterOptions]] = DraftModelOptions
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        requires="a smaller model", trees=True, coupled=True, drawn=True
+    )
 
     TrainOptions: ClassVar[type[DrafterOptions]] = DraftModelTrainOptions
     trained_as: ClassVar[str] = "model"

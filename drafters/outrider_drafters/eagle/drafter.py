@@ -14,6 +14,7 @@ from pydantic import Field
 
 from outrider import (
     MAX_NODES,
+    Capabilities,
     Choices,
     DraftBatch,
     DrafterOptions,
@@ -89,6 +90,9 @@ class Eagle(Ahead):
     method: ClassVar[Method] = "eagle"
     requires_api: ClassVar[tuple[int, int]] = (0, 1)
     Options: ClassVar[type[DrafterOptions]] = EagleOptions
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        requires="a layer trained for the model", trees=True, coupled=True, drawn=True
+    )
     TrainOptions: ClassVar[type[DrafterOptions]] = EagleTrainOptions
     trained_as: ClassVar[str] = "heads"
     layouts: ClassVar[tuple[str, ...]] = layouts_of("eagle")

@@ -12,6 +12,7 @@ from pydantic import Field, model_validator
 
 from outrider import (
     MAX_NODES,
+    Capabilities,
     DrafterOptions,
     DraftTree,
     DraftView,
@@ -132,6 +133,7 @@ class Lookahead(RowDrafter[LookaheadOptions]):
     requires_api: ClassVar[tuple[int, int]] = (0, 1)
     Options: ClassVar[type[DrafterOptions]] = LookaheadOptions
     weighs_nodes: ClassVar[bool] = True  # a window that is cut short is none
+    capabilities: ClassVar[Capabilities] = Capabilities(trees=True, scouts=True)
 
     def __init__(self, target: TargetInfo, options: LookaheadOptions) -> None:
         super().__init__(target, options)

@@ -12,6 +12,7 @@ import torch
 from pydantic import Field
 
 from outrider import (
+    Capabilities,
     Choices,
     DraftBatch,
     DrafterOptions,
@@ -77,6 +78,9 @@ class Medusa(Ahead):
     name: ClassVar[str] = "medusa"
     requires_api: ClassVar[tuple[int, int]] = (0, 1)
     Options: ClassVar[type[DrafterOptions]] = MedusaOptions
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        requires="heads trained for the model", trees=True, coupled=True, drawn=True
+    )
     TrainOptions: ClassVar[type[DrafterOptions]] = MedusaTrainOptions
     trained_as: ClassVar[str] = "heads"
     layouts: ClassVar[tuple[str, ...]] = LAYOUTS

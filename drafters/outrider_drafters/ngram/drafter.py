@@ -11,6 +11,7 @@ from typing import ClassVar, Protocol, Self
 from pydantic import Field, model_validator
 
 from outrider import (
+    Capabilities,
     DrafterOptions,
     DraftTree,
     DraftView,
@@ -110,6 +111,7 @@ class Ngram(RowDrafter[NgramOptions]):
     requires_api: ClassVar[tuple[int, int]] = (0, 1)
     Options: ClassVar[type[DrafterOptions]] = NgramOptions
     weighs_nodes: ClassVar[bool] = True
+    capabilities: ClassVar[Capabilities] = Capabilities(trees=True)
 
     def __init__(self, target: TargetInfo, options: NgramOptions) -> None:
         super().__init__(target, options)

@@ -1,0 +1,1 @@
+"""The drafter `suffix`."""
