@@ -1,0 +1,91 @@
+"""From an empty folder with the built wheel alone to a plugin that is listed, runs and passes its tests."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from environments import ROOT, Environment, build_wheel
+from support import char_tokenizer, tiny_model
+
+
+@pytest.fixture(scope="module")
+def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("model")
+    tiny_model(3, 0.1).save_pretrained(folder)
+    char_tokenizer().save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_wheel(ROOT, tmp_path_factory.mktemp("wheels") / "out")
+
+
+@pytest.fixture
+def environment(wheel: Path, tmp_path: Path) -> Environment:
+    made = Environment(tmp_path / "venv")
+    made.install(wheel)
+    return made
+
+
+def generate(environment: Environment, model: Path, drafter: str, *more: str) -> tuple[int, str, str]:
+    asked = [
+        "generate",
+        "-m",
+        model,
+        "-p",
+        "abcabcabc",
+        "-d",
+        drafter,
+        "--max-new-tokens",
+        "24",
+        "--no-adaptive",
+        "--json",
+    ]
+    done = environment.outrider(*asked, "--dtype", "float64", *more, cwd=environment.folder)
+    return done.status, done.out, done.err
+
+
+def test_a_newcomer_s_plugin(environment: Environment, model_folder: Path, tmp_path: Path) -> None:
+    where = environment.python(
+        "-c", "import outrider, outrider_drafters as d; print(outrider.__file__, d.__file__)", cwd=tmp_path
+    )
+    assert where.out.count(str(environment.site)) == 2
+
+    done = environment.outrider("plugin", "new", "outrider-foo", cwd=tmp_path)
+    assert (done.status, done.err) == (0, "")
+    environment.install(tmp_path / "outrider-foo")
+
+    listed = json.loads(environment.outrider("drafters", "--json", cwd=tmp_path).out)
+    (record,) = [one for one in listed if one["name"] == "foo"]
+    assert (record["distribution"], record["version"], record["status"]) == ("outrider-foo", "0.1.0", "loaded")
+    assert record["location"].startswith(str(environment.site / "outrider_foo.py:"))
+    assert (record["drafts"], record["sampling"], record["requires"]) == ("chains", "chosen", "")
+
+    status, out, err = generate(environment, model_folder, "foo")
+    assert (status, err) == (0, "")
+    assert json.loads(out)["stats"]["num_accepted_draft_tokens"] > 0
+    assert json.loads(out)["token_ids"] == json.loads(generate(environment, model_folder, "none")[1])["token_ids"]
+
+    tests = environment.python("-m", "pytest", "-q", "-p", "no:cacheprovider", tmp_path / "outrider-foo", cwd=tmp_path)
+    assert tests.status == 0, tests.out
+    assert "8 passed" in tests.out
+
+
+def test_without_the_built_ins_there_is_an_outrider_without_drafters(
+    environment: Environment, model_folder: Path
+) -> None:
+    """Their entry points are taken out of the installed wheel, and then the drafters themselves."""
+    (points,) = environment.site.glob("outrider-*.dist-info/entry_points.txt")
+    points.write_text("[console_scripts]\noutrider = outrider.__main__:main\n")
+    shutil.rmtree(environment.site / "outrider_drafters")
+    listed = json.loads(environment.outrider("drafters", "--json", cwd=environment.folder).out)
+    assert [one["name"] for one in listed] == ["none"]
+    assert json.loads(environment.outrider("plugins", "--json", cwd=environment.folder).out) == []
+    status, out, err = generate(environment, model_folder, "none")
+    assert (status, err) == (0, "")
+    assert len(json.loads(out)["token_ids"]) == 24
+    status, _, err = generate(environment, model_folder, "ngram")
+    assert (status, err) == (2, "error: unknown drafter 'ngram'. Drafters: none.\n")
