@@ -1,8 +1,10 @@
 """Environments in which packages are installed, and the command line in them."""
 
+import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +26,30 @@ def run(*arguments: str | Path, cwd: Path, path: str = "", **variables: str) -> 
     clean |= {"OMP_NUM_THREADS": "1", "COLUMNS": "200", **({"PYTHONPATH": path} if path else {}), **variables}
     done = subprocess.run([*map(str, arguments)], cwd=cwd, env=clean, capture_output=True, text=True, check=False)
     return Done(done.returncode, done.stdout, done.stderr)
+
+
+_MARK = "=== status "
+_DRIVER = f"""
+import json, sys
+from outrider.cli.app import app, run_app
+for command in json.loads(sys.argv[1]):
+    status = run_app(app, command, "outrider")
+    for stream in (sys.stdout, sys.stderr):
+        print(f"\\n{_MARK}{{status}}", file=stream, flush=True)
+"""
+
+
+def run_several(
+    python: str | Path, *commands: Sequence[str | Path], cwd: Path, path: str = "", **variables: str
+) -> list[Done]:
+    """Run command lines of outrider one after another in one process, which has to import torch but once."""
+    listed = json.dumps([[str(part) for part in command] for command in commands])
+    done = run(python, "-c", _DRIVER, listed, cwd=cwd, path=path, **variables)
+    assert done.status == 0, done.err
+    outs, errs = (text.split(_MARK) for text in (done.out, done.err))
+    statuses = [int(text.partition("\n")[0]) for text in outs[1:]]
+    shown = [[text.partition("\n")[2] if at else text for at, text in enumerate(texts)] for texts in (outs, errs)]
+    return [Done(status, out[:-1], err[:-1]) for status, out, err in zip(statuses, *shown, strict=False)]
 
 
 def pretend_installed(folder: Path, distribution: str, plugin: str, body: str | None) -> None:
@@ -54,6 +80,9 @@ class Environment:
 
     def outrider(self, *arguments: str | Path, cwd: Path) -> Done:
         return run(self.folder / "bin" / "outrider", *arguments, cwd=cwd)
+
+    def several(self, *commands: Sequence[str | Path], cwd: Path) -> list[Done]:
+        return run_several(self.folder / "bin" / "python", *commands, cwd=cwd)
 
     def install(self, what: Path) -> None:
         done = self.python(

@@ -30,22 +30,9 @@ def environment(wheel: Path, tmp_path: Path) -> Environment:
     return made
 
 
-def generate(environment: Environment, model: Path, drafter: str, *more: str) -> tuple[int, str, str]:
-    asked = [
-        "generate",
-        "-m",
-        model,
-        "-p",
-        "abcabcabc",
-        "-d",
-        drafter,
-        "--max-new-tokens",
-        "24",
-        "--no-adaptive",
-        "--json",
-    ]
-    done = environment.outrider(*asked, "--dtype", "float64", *more, cwd=environment.folder)
-    return done.status, done.out, done.err
+def generate(model: Path, drafter: str) -> list[str]:
+    fixed = ["--dtype", "float64", "--max-new-tokens", "24", "--no-adaptive", "--json"]
+    return ["generate", "-m", str(model), "-p", "abcabcabc", "-d", drafter, *fixed]
 
 
 def test_a_newcomer_s_plugin(environment: Environment, model_folder: Path, tmp_path: Path) -> None:
@@ -64,10 +51,11 @@ def test_a_newcomer_s_plugin(environment: Environment, model_folder: Path, tmp_p
     assert record["location"].startswith(str(environment.site / "outrider_foo.py:"))
     assert (record["drafts"], record["sampling"], record["requires"]) == ("chains", "chosen", "")
 
-    status, out, err = generate(environment, model_folder, "foo")
-    assert (status, err) == (0, "")
-    assert json.loads(out)["stats"]["num_accepted_draft_tokens"] > 0
-    assert json.loads(out)["token_ids"] == json.loads(generate(environment, model_folder, "none")[1])["token_ids"]
+    alone = environment.outrider(*generate(model_folder, "foo"), cwd=tmp_path)
+    assert (alone.status, alone.err) == (0, "")
+    assert json.loads(alone.out)["stats"]["num_accepted_draft_tokens"] > 0
+    plain = environment.outrider(*generate(model_folder, "none"), cwd=tmp_path)
+    assert json.loads(alone.out)["token_ids"] == json.loads(plain.out)["token_ids"]
 
     tests = environment.python("-m", "pytest", "-q", "-p", "no:cacheprovider", tmp_path / "outrider-foo", cwd=tmp_path)
     assert tests.status == 0, tests.out
@@ -81,11 +69,15 @@ def test_without_the_built_ins_there_is_an_outrider_without_drafters(
     (points,) = environment.site.glob("outrider-*.dist-info/entry_points.txt")
     points.write_text("[console_scripts]\noutrider = outrider.__main__:main\n")
     shutil.rmtree(environment.site / "outrider_drafters")
-    listed = json.loads(environment.outrider("drafters", "--json", cwd=environment.folder).out)
-    assert [one["name"] for one in listed] == ["none"]
-    assert json.loads(environment.outrider("plugins", "--json", cwd=environment.folder).out) == []
-    status, out, err = generate(environment, model_folder, "none")
-    assert (status, err) == (0, "")
-    assert len(json.loads(out)["token_ids"]) == 24
-    status, _, err = generate(environment, model_folder, "ngram")
-    assert (status, err) == (2, "error: unknown drafter 'ngram'. Drafters: none.\n")
+    drafters, plugins, plain, ngram = environment.several(
+        ["drafters", "--json"],
+        ["plugins", "--json"],
+        generate(model_folder, "none"),
+        generate(model_folder, "ngram"),
+        cwd=environment.folder,
+    )
+    assert [one["name"] for one in json.loads(drafters.out)] == ["none"]
+    assert json.loads(plugins.out) == []
+    assert (plain.status, plain.err) == (0, "")
+    assert len(json.loads(plain.out)["token_ids"]) == 24
+    assert (ngram.status, ngram.err) == (2, "error: unknown drafter 'ngram'. Drafters: none.\n")
