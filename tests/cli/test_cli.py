@@ -2,6 +2,8 @@
 
 import io
 import json
+import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +12,9 @@ import pytest
 
 import outrider
 from outrider.cli.app import app, run_app
+from outrider.plugins.loader import installed
+from outrider.target.fingerprint import Fingerprint
+from registries import Installed, make_drafter_class
 from support import char_tokenizer, plain_loop, tiny_model
 
 Run = Callable[..., tuple[int, str, str]]
@@ -224,6 +229,16 @@ def test_drafters_and_plugins_are_listed(run: Run) -> None:
     assert found["ngram"]["distribution"] == "outrider"
     assert found["ngram"]["location"].rpartition(":")[0].endswith("ngram/drafter.py")
     assert "max_n" in found["ngram"]["options"]
+    assert (found["ngram"]["status"], found["ngram"]["api"], found["ngram"]["requires"]) == ("loaded", [0, 1], "")
+    assert (found["ngram"]["drafts"], found["ngram"]["sampling"]) == ("trees", "chosen")
+    assert (found["eagle3"]["requires"], found["eagle3"]["sampling"]) == (
+        "a layer trained for the model",
+        "coupled, drawn",
+    )
+    (row,) = [line for line in out.splitlines() if line.startswith("none ")]
+    assert "plain" in row
+    assert "chains" in row
+    assert re.search(r"plain\.py:\d+$", row.rstrip())
     assert "loaded" in run("plugins")[1]
     (record,) = [one for one in json.loads(run("plugins", "--json")[1]) if one["name"] == "ngram"]
     assert (record["status"], record["drafters"]) == ("loaded", ["ngram"])
@@ -251,7 +266,7 @@ def test_a_drafter_that_fails_is_status_1(generate: Run, tmp_path: Path) -> None
 
 def test_help_is_there_for_every_command(run: Run) -> None:
     assert run("--help")[0] == 0
-    for name in ("generate", "drafters", "plugins", "fetch"):
+    for name in ("generate", "drafters", "plugins", "plugin", "fetch"):
         status, out, _ = run(name, "--help")
         assert status == 0
         assert "Usage: outrider" in out
@@ -353,3 +368,36 @@ def test_wrong_uses_of_many_prompts_get_one_line(
     status, out, err = generate(*[argument.format(file=prompts) for argument in arguments])
     assert (status, out, len(err.splitlines())) == (2, "", 1)
     assert message in err
+
+
+@pytest.mark.usefixtures("fresh_registry")
+def test_a_taken_name_and_what_failed_are_rows_and_heads_on_offer_are_told(
+    run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    Fingerprint(1, 2, 3, (0.5,)).write(tmp_path, "acme/model")
+    fake = Installed(monkeypatch)
+    fake.add("a-thief", "thief", make_drafter_class("ngram"))
+    fake.add("b-broken", "broken", object)
+
+    @outrider.hookimpl
+    def offer_heads(offer: Any) -> None:
+        offer("eagle3", tmp_path)
+
+    fake.add("c-offers", "offers", make_drafter_class("fine"))
+    vars(sys.modules["fake_c_offers_offers"])["offer_heads"] = offer_heads
+    monkeypatch.setattr("outrider.plugins.registry.installed", lambda: [*installed(), *fake.points])
+    with pytest.warns(UserWarning, match="a-thief|b-broken"):
+        rows = [line.split() for line in run("drafters")[1].splitlines()]
+    (thief,) = [row for row in rows if row[0] == "a-thief/ngram"]
+    assert " ".join(thief).startswith(
+        "a-thief/ngram a-thief 1.0 loaded: the name ngram is taken by outrider 0.1.0 not told"
+    )
+    (broken,) = [row for row in rows if row[0] == "b-broken"]
+    assert " ".join(broken).startswith(
+        "b-broken 1.0 failed: InputError: <class 'object'> is no subclass of outrider.Drafter"
+    )
+    assert "eagle3 for acme/model" in run("plugins")[1]
+    found = {one["name"]: one for one in json.loads(run("plugins", "--json")[1])}
+    assert found["offers"]["heads"] == [{"drafter": "eagle3", "target": "acme/model", "folder": str(tmp_path)}]
+    assert found["thief"]["detail"] == "name 'ngram' is taken by outrider; pick it as a-thief/ngram"
+    assert "drafter API 0.1" in run("plugins")[1]
