@@ -11,6 +11,7 @@ from outrider.check.checks import Check, drafter_checks
 from outrider.check.targets import REPETITIVE, VARIED, plain_text, prompt, tiny_target
 from outrider_suffix.drafter import Suffix, SuffixOptions
 from outrider_suffix.store import OutputStore
+from outrider_suffix.suffixes import SuffixTree
 
 
 class Fed:
@@ -70,6 +71,34 @@ def test_the_draft_keeps_within_the_room_and_the_options() -> None:
     assert len(Fed(text).propose(nodes=5)) == 5
     assert len(Fed(text, nodes=4).propose()) == 4
     assert len(Fed(text, least=0.99).propose()) == 0
+
+
+def test_a_draft_costs_the_same_at_any_length(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nodes looked up and followed, with a store and without."""
+    counts = []
+    for length in (1_000, 50_000):
+        drafter = Suffix(tiny_target().info, SuffixOptions(store=200_000))
+        ids = [*range(100, length + 100), *range(40), 77, *range(40), 78, *range(20)]
+        Fed([1, 2], drafter, row=1).commit(*ids)
+        drafter.end([1])
+        fed = Fed(ids, drafter)
+        count = 0
+
+        def counted(original: Any) -> Any:
+            def call(*arguments: Any) -> Any:
+                nonlocal count
+                count += 1
+                return original(*arguments)
+
+            return call
+
+        with monkeypatch.context() as patch:
+            for name in ("child", "following"):
+                patch.setattr(SuffixTree, name, counted(getattr(SuffixTree, name)))
+            assert len(fed.propose()) > 10
+        counts.append(count)
+    assert counts[0] == counts[1]
+    assert 0 < counts[0] < 4000
 
 
 def test_new_text_is_not_drafted() -> None:
