@@ -8,7 +8,7 @@ import typer
 from typer.main import get_command
 
 import outrider
-from outrider.cli import data, drafters, fetch, generate, heads, inspect, plugins, train
+from outrider.cli import check, data, drafters, fetch, generate, heads, inspect, plugins, train
 from outrider.errors import OutriderError
 
 app = typer.Typer(
@@ -29,6 +29,7 @@ app.add_typer(data.app, name="data")
 app.command("train")(train.command)
 app.command("drafters")(drafters.command)
 app.command("plugins")(plugins.command)
+app.command("check")(check.command)
 app.command("fetch")(fetch.command)
 
 
