@@ -64,7 +64,8 @@ class Draws(Copies):
         return DraftTree(tuple(tokens), tuple(range(-1, len(tokens) - 1)), coupled=coupled and bool(tokens))
 
     def drawn(self, view: DraftView) -> DraftTree:
-        tokens, parents, q_rows, laws, node, last = [], [], [], [], -1, view.ids[-1]
+        tokens, parents, q_rows = list[int](), list[int](), list[int]()
+        laws, node, last = list[torch.Tensor](), -1, view.ids[-1]
         for depth in range(min(3, view.max_depth)):
             law = view.law(self.logits(last))[0].double()
             count = min(self.siblings, view.max_nodes - len(tokens))
@@ -318,7 +319,7 @@ class Peeks(Draws):
 
     def drawn(self, view: DraftView) -> DraftTree:
         decisions: Any = view.decisions
-        decisions.target(torch.zeros(self.target.vocab_size), len(view.ids))
+        decisions.target(torch.zeros(2), len(view.ids))
         return super().drawn(view)
 
 

@@ -119,7 +119,7 @@ def _next_row(make: Make) -> None:
 
 def _first_trees(target: Target, drafter: Drafter[Any], ids: Sequence[int]) -> list[DraftTree]:
     found = []
-    for first in (ids[0], _BEFORE[3]):
+    for first in (_BEFORE[3], ids[0]):
         with Lead(target, drafter, [ids]) as lead:
             lead.start([first])
             found.append(lead.propose())

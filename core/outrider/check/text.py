@@ -87,7 +87,7 @@ def _stop_in_cycle(make: Make, target: Target) -> None:
 
 def _stop_at(make: Make, target: Target, case: Case, token: int) -> None:
     def run(case: Case) -> None:
-        options = {"max_new_tokens": case.count, "eos_token_id": token}
+        options: dict[str, Any] = {"max_new_tokens": case.count, "eos_token_id": token}
         found = generate(target, case.ids, make(target.info), adaptive=False, **options).token_ids
         expected = plain_text(target, case.ids, case.count)
         _compare(found, expected[: expected.index(token) + 1] if token in expected else expected)

@@ -27,11 +27,11 @@ def checks() -> Iterator[Check]:
     )
 
 
-class _Elements(TorchDispatchMode):
+class _Elements(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Counts the elements that torch's operations make."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.count = 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
