@@ -26,7 +26,7 @@ ORACLE_READY := $(ORACLE)/.ready
 .DEFAULT_GOAL := help
 SCALE ?= 1
 HEADS ?= training/smollm2/build
-.PHONY: help demo heads test test-full test-min test-plugins test-cuda matrix oracle lint format bench clean
+.PHONY: help demo heads test test-full test-min test-plugins test-cuda matrix checks oracle lint format bench clean
 
 help:
 	@echo "make demo    the main job: plain decoding beside the ngram drafter on a real chat model"
@@ -36,6 +36,7 @@ help:
 	@echo "make test-min   tests on the oldest transformers that is supported, in an environment of its own"
 	@echo "make test-plugins  the plugins' own tests, and all drafters' tests on them, in an environment that has them installed"
 	@echo "make matrix     every causal model type of transformers, tiny and random, against its own generate (10 minutes)"
+	@echo "make checks     which check of outrider.check catches which fault, into docs/checks.md (two minutes)"
 	@echo "make test-cuda  the tests of rules, noise and decoding on a GPU, where there is one"
 	@echo "make oracle     EAGLE-3's network and exported heads against another implementation, in an environment of its own"
 	@echo "make lint    ruff, ruff format --check, mypy --strict"
@@ -90,6 +91,9 @@ test-cuda: $(READY)
 
 matrix: $(READY)
 	@cd tests && ../$(BIN)/python -m matrix --write ../docs/models.md $(ARGS)
+
+checks: $(READY)
+	@cd tests && OMP_NUM_THREADS=1 ../$(BIN)/python -m check.table ../docs/checks.md
 
 $(ORACLE_READY): $(READY) tests/oracle/requirements.txt
 	@echo "== setting up $(ORACLE) with another implementation of EAGLE-3"

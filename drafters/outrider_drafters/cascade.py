@@ -153,6 +153,18 @@ class Cascade(Drafter[CascadeOptions]):
         self.parts = [Guard(make_drafter(part, None, target), "part") for part in options.drafters]
         self._needs = [Needs() for _ in self.parts]
         self._rows: dict[int, Proposal] = {}
+        # What a part fails by design, the whole does; more is none of the whole's.
+        self.expected_failures = {
+            name: f"{part.drafter.name}: {reason}"
+            for part in self.parts
+            for name, reason in part.drafter.expected_failures.items()
+            if name != "counts"
+        }
+
+    @classmethod
+    def for_check(cls, target: TargetInfo) -> Mapping[str, Any]:  # noqa: ARG003
+        """Return two drafters that need nothing made for the target."""
+        return {"drafters": ["ngram", "lookahead"]}
 
     def needs(self) -> Needs:
         """Ask for what any part wants."""

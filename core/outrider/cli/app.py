@@ -8,7 +8,7 @@ import typer
 from typer.main import get_command
 
 import outrider
-from outrider.cli import data, drafters, fetch, generate, heads, inspect, plugin, plugins, train
+from outrider.cli import check, data, drafters, fetch, generate, heads, inspect, plugin, plugins, train
 from outrider.errors import OutriderError
 
 app = typer.Typer(
@@ -30,6 +30,7 @@ app.command("train")(train.command)
 app.command("drafters")(drafters.command)
 app.command("plugins")(plugins.command)
 app.add_typer(plugin.app, name="plugin")
+app.command("check")(check.command)
 app.command("fetch")(fetch.command)
 
 

@@ -5,8 +5,9 @@ came of it. It never touches the target's cache, and nothing that it proposes ca
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar, get_args, get_origin, overload
 
 import torch
@@ -328,10 +329,19 @@ class Drafter(ABC, Generic[OptionsT]):
     Options: ClassVar[type[DrafterOptions]] = DrafterOptions
     weighs_nodes: ClassVar[bool] = False
     capabilities: ClassVar[Capabilities | None] = None
+    expected_failures: Mapping[str, str] = MappingProxyType({})
 
     def __init__(self, target: TargetInfo, options: OptionsT) -> None:
         self.target = target
         self.options = options
+
+    @classmethod
+    def for_check(cls, target: TargetInfo) -> Mapping[str, Any]:  # noqa: ARG003
+        """Return the options with which `outrider check` makes one for `target`, a tiny model with random weights.
+
+        For drafters that need something made for their target: it may be random too.
+        """
+        return {}
 
     def needs(self) -> Needs:
         """Say what this drafter wants of the target's forwards; asked once for every generation."""

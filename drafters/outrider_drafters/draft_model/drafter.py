@@ -3,7 +3,7 @@
 Speculative decoding (Leviathan et al. 2022, arXiv:2211.17192; Chen et al. 2023, arXiv:2302.01318).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -63,6 +63,11 @@ class DraftModel(Following):
     trained_as: ClassVar[str] = "model"
 
     _crossing: Crossing | None = None
+
+    @classmethod
+    def for_check(cls, target: TargetInfo) -> Mapping[str, Any]:
+        """Let the target's first layer draft."""
+        return {} if target.parts is None else {"model": target.parts.early_exit(1)}
 
     @classmethod
     def trainee(cls, start: TrainStart, options: DraftModelTrainOptions) -> Trainee:

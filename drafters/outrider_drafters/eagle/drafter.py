@@ -105,6 +105,7 @@ class Eagle(Ahead):
         self._choices = None if options.tree == "dynamic" else self._read_tree(options.tree)
         self._rows = EagleRows(self._layer)
         self._new: dict[int, list[Pairs]] = {}
+        self._last: dict[int, Pairs] = {}
         self._told = False
 
     @classmethod
@@ -158,6 +159,7 @@ class Eagle(Ahead):
         """Go on from the first `length` ids."""
         kept = [_first(pairs, length - pairs.start) for pairs in self._new[row] if pairs.start < length]
         self._new[row] = kept
+        self._last.pop(row, None)
         self._rows.forget(row, length)
 
     def end(self, rows: Sequence[int]) -> None:
@@ -166,6 +168,7 @@ class Eagle(Ahead):
         self._rows.end(rows)
         for row in rows:
             self._new.pop(row, None)
+            self._last.pop(row, None)
 
     def propose(self, batch: DraftBatch) -> TreeBatch:
         """Grow trees below the rows' last tokens."""
@@ -174,7 +177,8 @@ class Eagle(Ahead):
 
     def _ready(self, view: DraftView) -> bool:
         depth = self.options.depth if self._choices is None else self._choices.depth
-        return view.max_depth > 0 and bool(self._new[view.row]) and self._reaches(len(view.ids) + depth)
+        known = bool(self._new[view.row]) or view.row in self._last
+        return view.max_depth > 0 and known and self._reaches(len(view.ids) + depth)
 
     def _reaches(self, length: int) -> bool:
         """Whether the heads were made for texts of a length; where not, that is said once."""
@@ -191,8 +195,10 @@ class Eagle(Ahead):
     def _read(self, rows: Sequence[int]) -> torch.Tensor:
         joined = []
         for row in rows:
-            new, self._new[row] = self._new[row], []
-            joined.append(_join(new))
+            # Where all was read before the draft was asked for, the last pair is read again for its logits.
+            pairs = _join(self._new[row] or [self._last[row]])
+            self._new[row], self._last[row] = [], _last(pairs)
+            joined.append(pairs)
         return self._rows.read(rows, joined)
 
     def _grow(self, views: Sequence[DraftView], logits: torch.Tensor) -> TreeBatch:
@@ -217,6 +223,10 @@ class Eagle3(Eagle):
 
 def _first(pairs: Pairs, count: int) -> Pairs:
     return Pairs(pairs.start, pairs.features[:count], pairs.tokens[:count])
+
+
+def _last(pairs: Pairs) -> Pairs:
+    return Pairs(pairs.start + len(pairs.tokens) - 1, pairs.features[-1:].clone(), pairs.tokens[-1:])
 
 
 def _join(parts: Sequence[Pairs]) -> Pairs:

@@ -9,7 +9,7 @@ import torch
 
 import outrider
 from outrider import DraftBatch, DraftTree, DraftView, Features, InputError, Outcome, OutcomeBatch, RowStart, TokenView
-from outrider.check.checks import Check, drafter_checks
+from outrider.check import parametrize_with_checks
 from outrider.check.targets import REPETITIVE, VARIED, VOCABULARY, plain_text, prompt, tiny_target
 from outrider_recycling.drafter import Recycling, RecyclingOptions
 
@@ -20,10 +20,9 @@ def test_it_is_found_by_its_name() -> None:
     assert record.distribution == "outrider-recycling"
 
 
-@pytest.mark.parametrize("options", [{}, {"depth": 3, "nodes": 5, "successors": 2, "coupled": False}], ids=str)
-@pytest.mark.parametrize("check", list(drafter_checks()), ids=lambda check: check.name)
-def test_it_passes_the_kit(check: Check, options: dict[str, Any]) -> None:
-    check.run(lambda target: Recycling(target, RecyclingOptions(**options)))
+@parametrize_with_checks("recycling", "recycling[depth=3,nodes=5,successors=2,coupled=false]")
+def test_it_passes_the_kit(drafter: str, check: Any) -> None:
+    check(drafter)
 
 
 def says(*tokens: int) -> torch.Tensor:

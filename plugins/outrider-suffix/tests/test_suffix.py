@@ -7,7 +7,7 @@ import pytest
 
 import outrider
 from outrider import DraftBatch, DraftTree, DraftView, InputError, Outcome, OutcomeBatch, RowStart, TokenView
-from outrider.check.checks import Check, drafter_checks
+from outrider.check import parametrize_with_checks
 from outrider.check.targets import REPETITIVE, VARIED, plain_text, prompt, tiny_target
 from outrider_suffix.drafter import Suffix, SuffixOptions
 from outrider_suffix.store import OutputStore
@@ -38,10 +38,9 @@ def test_it_is_found_by_its_name() -> None:
     assert record.distribution == "outrider-suffix"
 
 
-@pytest.mark.parametrize("options", [{}, {"tree": False, "depth": 4}, {"coupled": False}], ids=str)
-@pytest.mark.parametrize("check", list(drafter_checks()), ids=lambda check: check.name)
-def test_it_passes_the_kit(check: Check, options: dict[str, Any]) -> None:
-    check.run(lambda target: Suffix(target, SuffixOptions(**options)))
+@parametrize_with_checks("suffix", "suffix[tree=false,depth=4]", "suffix[coupled=false]")
+def test_it_passes_the_kit(drafter: str, check: Any) -> None:
+    check(drafter)
 
 
 def test_a_long_match_is_copied_and_a_short_one_only_a_little() -> None:

@@ -1,9 +1,9 @@
 """What `template` is: found by its name, right by every check of the kit, and of some use."""
 
-import pytest
+from typing import Any
 
 import outrider
-from outrider.check.checks import Check, drafter_checks
+from outrider.check import parametrize_with_checks
 from outrider.check.targets import REPETITIVE, tiny_target
 from outrider_template import Template, TemplateOptions
 
@@ -14,9 +14,9 @@ def test_it_is_found_by_its_name() -> None:
     assert record.distribution == "outrider-template"
 
 
-@pytest.mark.parametrize("check", list(drafter_checks()), ids=lambda check: check.name)
-def test_it_passes_the_kit(check: Check) -> None:
-    check.run(lambda target: Template(target, TemplateOptions()))
+@parametrize_with_checks(Template)
+def test_it_passes_the_kit(drafter: Any, check: Any) -> None:
+    check(drafter)
 
 
 def test_text_that_repeats_itself_is_drafted() -> None:
