@@ -4,7 +4,8 @@ Token recycling (Luo et al. 2024, arXiv:2408.08696): a matrix of every token's l
 of all nodes of every step, accepted or not, and a tree of a fixed shape that is read out of it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import ClassVar, Self
 
 import torch
@@ -56,6 +57,9 @@ class Recycling(Drafter[RecyclingOptions]):
     requires_api: ClassVar[tuple[int, int]] = (0, 1)
     Options: ClassVar[type[DrafterOptions]] = RecyclingOptions
     capabilities: ClassVar[Capabilities] = Capabilities(trees=True, coupled=True)
+    expected_failures: Mapping[str, str] = MappingProxyType(
+        dict.fromkeys(("accepted-trunk", "accepted-side-branch"), "it learns from what was drafted and rejected, too")
+    )
 
     def __init__(self, target: TargetInfo, options: RecyclingOptions) -> None:
         super().__init__(target, options)
@@ -138,6 +142,8 @@ def _scored(outcome: Outcome, count: int) -> tuple[list[int], list[int]]:
     if features is None or not features.kept:
         return [], []
     committed = {row: ids[features.first + at] for at, row in enumerate(features.kept)}
+    if not outcome.tokens and features.first + len(committed) < len(ids):
+        return [], []  # how a prompt is cut must not matter, so that only its end counts
     if count < len(committed):  # a piece of the prompt, of which only the last token's are there
         return [ids[features.first + len(committed) - 1]], [0]
     tokens = [ids[features.first], *outcome.tree.tokens]

@@ -74,14 +74,16 @@ def test_what_was_committed_counts_before_what_was_not() -> None:
     assert fed.propose().tokens == (40,)
 
 
-def test_a_prompt_s_pieces_teach_their_last_tokens() -> None:
+def test_only_the_end_of_a_prompt_teaches() -> None:
     fed = Fed([11, 12, 13, 14], depth=1, nodes=1)
     piece = Features({}, (0, 1), says(20), 0)
     fed.drafter.observe(OutcomeBatch((Outcome(0, fed.view, (), DraftTree(), (), piece),)))
     fed.view.grow([12])
     last = Features({}, (0, 1), says(12), 2)
     fed.drafter.observe(OutcomeBatch((Outcome(0, fed.view, (12,), DraftTree(), (), last),)))
-    assert fed.propose().tokens == (20,)
+    assert fed.propose().tokens == ()
+    fed.view.grow([14])
+    assert fed.propose().tokens == (12,)
 
 
 def test_what_others_proposed_teaches_as_well() -> None:

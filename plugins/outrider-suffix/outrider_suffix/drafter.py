@@ -118,10 +118,10 @@ class Suffix(RowDrafter[SuffixOptions]):
         draft = best_draft(self._matches(view.row), rule)
         if draft is None:
             return DraftTree()
-        coupled = options.coupled and view.noise(1, torch.zeros(1, dtype=torch.long)) is not None
-        if coupled:
+        coupled = False
+        if options.coupled and view.noise(1, torch.zeros(1, dtype=torch.long)) is not None:
             # The noise tells which of several continuations the target draws, so that unlikely ones count too.
-            draft = self._regrow(draft, replace(rule, least=0.0), view)
+            draft, coupled = self._regrow(draft, replace(rule, least=0.0), view)
         return draft.first(best_size(draft.chances, view.cost), coupled=coupled)
 
     def _matches(self, row: int) -> list[list[Match]]:
@@ -133,10 +133,17 @@ class Suffix(RowDrafter[SuffixOptions]):
                 found += [[Match(other, node, length) for length, node in enumerate(other.find(tail), 1)]]
         return found
 
-    def _regrow(self, draft: Draft, rule: Rule, view: DraftView) -> Draft:
-        """Grow a draft by log q + noise: what is largest is the likeliest to be the target's own draw."""
+    def _regrow(self, draft: Draft, rule: Rule, view: DraftView) -> tuple[Draft, bool]:
+        """Grow a draft by log q + noise: what is largest is the likeliest to be the target's own draw.
+
+        Returns:
+            The draft, and whether there was anything to choose by the noise.
+        """
+        chosen = False
 
         def shares(depth: int, tokens: list[int], known: list[float]) -> list[float]:
+            nonlocal chosen
+            chosen = chosen or len(tokens) > 1
             noise = view.noise(depth, torch.tensor(tokens, dtype=torch.long)) if len(tokens) > 1 else None
             if noise is None:
                 return known
@@ -144,7 +151,7 @@ class Suffix(RowDrafter[SuffixOptions]):
             found: list[float] = chances.tolist()
             return found
 
-        return grow(draft.match, rule, shares)
+        return grow(draft.match, rule, shares), chosen
 
     def _keep(self, row: Row) -> None:
         if self._store is not None and row.output:
