@@ -45,6 +45,7 @@ class Looking(Scripted):
 
     def observe(self, batch: OutcomeBatch) -> None:
         super().observe(batch)
+        assert batch.rows
         for outcome in batch.rows:
             assert outcome.features is not None
             for layer in self.wanted.hidden:

@@ -84,7 +84,8 @@ def read_prompts(target: Target, drafter: Guard, rows: Sequence[Row], cache: Any
         """Pass a chunk's features on, so that no more than a chunk is kept; each row's last comes with its first token."""
         if needs:
             done = [piece for piece in heard if any(piece.row == other.row for other in pieces)]
-            drafter.observe(OutcomeBatch(tuple(_read(rows[one.row], one) for one in done)))
+            if done:
+                drafter.observe(OutcomeBatch(tuple(_read(rows[one.row], one) for one in done)))
             heard[:] = [*(piece for piece in heard if piece not in done), *pieces]
 
     unread = [row.ids[length:] for row, length in zip(rows, target.tier.lengths(cache), strict=True)]
