@@ -8,11 +8,11 @@ import torch
 
 import outrider
 from outrider import InputError
-from outrider.train import synthesis
+from outrider.train.chat_file import ChatFile, Progress
 from outrider.train.chats import Chat, read_chats
 from outrider.train.conversation import Conversation, Limits, repeats
 from outrider.train.lockstep import draw, write
-from outrider.train.synthesis import Progress, Recipe, synthesize
+from outrider.train.synthesis import Recipe, synthesize
 from outrider.train.template import ChatTemplate
 from train.chatty import target, tokenizer
 
@@ -115,7 +115,7 @@ def test_a_full_disk_leaves_whole_batches(tmp_path: Path) -> None:
     out = tmp_path / "x.jsonl"
     made(out, tokens=1)
     kept = out.read_bytes()
-    writer = synthesis._Writer(out, json.loads((tmp_path / "x.jsonl.recipe.json").read_text()))
+    writer = ChatFile(out, json.loads((tmp_path / "x.jsonl.recipe.json").read_text()))
     with writer:
 
         class Full:

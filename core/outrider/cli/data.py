@@ -12,10 +12,11 @@ from rich.console import Console
 from outrider.cli import quiet
 from outrider.errors import InputError
 from outrider.target.load import load
+from outrider.train.chat_file import Progress
 from outrider.train.chats import Chat, read_chats
 from outrider.train.conversation import Limits
 from outrider.train.preparation import prepare
-from outrider.train.synthesis import Progress, Recipe, synthesize
+from outrider.train.synthesis import Recipe, synthesize
 
 app = typer.Typer(help="Make and prepare text to train heads on.", rich_markup_mode=None)
 
