@@ -15,6 +15,7 @@ from outrider.check import CheckFailedError, CheckReport, DrafterContract, check
 from outrider.check.check import Case, hold
 from outrider.draft.contract import API
 from outrider.draft.plain import Plain
+from outrider.draft.training import Trains
 from outrider.errors import InputError
 
 
@@ -178,3 +179,9 @@ def test_the_examples_of_the_docs_run() -> None:
     assert scope["report"].detail == "it is there to draft nothing"
     assert scope["test_it_is_right"].pytestmark
     assert issubclass(scope["TestNgram"], DrafterContract)
+
+
+@pytest.mark.parametrize("name", [one.name for one in outrider.drafters() if isinstance(one.drafter, Trains)])
+def test_what_is_trained_is_checked_with_the_weights_that_training_begins_with(name: str) -> None:
+    (report,) = check_drafter(name, only=["counts"], raises=False)
+    assert report.status == "passed", report.detail

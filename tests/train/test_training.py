@@ -252,7 +252,7 @@ def test_bad_input_is_told(data: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"training 'medusa': unknown option 'head'. Did you mean 'heads'\?"):
         run(job("medusa", data, tmp_path / "x", options={"head": 3}))
     with pytest.raises(InputError, match=r"eagle3: layers = \[2, 1, -1\], and they must be distinct and among 0 to 1"):
-        run(job("eagle3", data, tmp_path / "x", options={}))
+        run(job("eagle3", data, tmp_path / "x", options={"layers": [2, 1, -1]}))
     with pytest.raises(InputError, match="precision 'fp9'"):
         run(job("medusa", data, tmp_path / "x", replace(SHORT, precision="fp9")))
     with pytest.raises(

@@ -13,14 +13,23 @@ small=$(awk -v s="$scale" 'BEGIN { print (s < 0.1) }')
 length=768 rows=80
 if [ "$small" = 1 ]; then length=160 rows=48; fi
 
-# Two halves, so that two processes can make them at once.
-for half in 0 1; do
-    "$outrider" data synthesize -m smollm2 --out "$out/chats-$half.jsonl" --openings openings.txt --seed "1$half" \
-        --tokens "$(scaled 500000 600)" --batch-size "$rows" --max-tokens "$length" --turns 8
-done
-data=(--data "$out/chats-0.jsonl" --data "$out/chats-1.jsonl" --max-tokens 768 --states "$out/states")
-common=(-m smollm2 "${data[@]}" --batch-tokens 1536 --accumulate 1 --prompts "$(scaled 8 1)")
+# Two files, so that two processes can make them at once: FILE SEED TOKENS.
+chats() {
+    "$outrider" data synthesize -m smollm2 --out "$out/$1" --openings openings.txt --seed "$2" --tokens "$(scaled "$3" 600)" \
+        --batch-size "$rows" --max-tokens "$length" --turns 8
+}
+chats chats-0.jsonl 10 300000
+chats chats-1.jsonl 11 225000
 
-"$outrider" train eagle3 "${common[@]}" --out "$out/eagle3" --epochs "$(scaled 6 1)" --rate 8e-4 -o draft_vocab=8192 -o steps=4
-"$outrider" train medusa "${common[@]}" --out "$out/medusa" --epochs "$(scaled 6 1)" --rate 1e-3 -o draft_vocab=8192 -o heads=4 -o layers=2
-"$outrider" train draft-model "${common[@]}" --out "$out/draft-model" --epochs "$(scaled 6 1)" --rate 5e-4
+learn() { # DRAFTER OUT EPOCHS OPTIONS...
+    drafter=$1 folder=$2 epochs=$3
+    shift 3
+    "$outrider" train "$drafter" -m smollm2 --data "$out/chats-0.jsonl" --data "$out/chats-1.jsonl" --max-tokens 768 \
+        --states "$out/states" --batch-tokens 1024 --accumulate 1 --prompts "$(scaled 8 1)" --out "$out/$folder" \
+        --epochs "$(scaled "$epochs" 1)" "$@"
+}
+# A first pass that learns the next token alone costs a third, and leaves the later steps little to learn.
+learn eagle3 eagle3-first 4 --rate 1e-3 -o draft_vocab=8192 -o steps=1
+learn eagle3 eagle3 3 --rate 5e-4 -o steps=3 --from "$out/eagle3-first"
+learn medusa medusa 4 --rate 1e-3 -o draft_vocab=8192 -o heads=4 -o layers=2
+learn draft-model draft-model 4 --rate 5e-4

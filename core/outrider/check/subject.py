@@ -3,12 +3,17 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
+
+import torch
 
 from outrider.check.check import Make
 from outrider.check.targets import tiny_target
 from outrider.check.traits import Traits, traits_of
 from outrider.draft.contract import Drafter, TargetInfo
+from outrider.draft.training import Trains, TrainStart
 from outrider.errors import InputError, OutriderError, first_line
 from outrider.plugins.registry import registry
 from outrider.plugins.words import DrafterWord, make_drafter, read_mapping, read_word
@@ -84,6 +89,18 @@ def _maker(drafter: str | Mapping[str, Any] | type[Drafter[Any]], options: Mappi
         found, given = registry().find(choice.name).drafter, choice.options | dict(options or {})
 
     def make(target: TargetInfo) -> Drafter[Any]:
-        return make_drafter(found, {**found.for_check(target), **given}, target)
+        options = {**found.for_check(target), **given}
+        if options or not isinstance(found, Trains):
+            return make_drafter(found, options, target)
+        return _untrained(found, target)
 
     return make
+
+
+def _untrained(drafter: Any, target: TargetInfo) -> Drafter[Any]:
+    """Return a drafter with the weights that its training would begin with."""
+    with TemporaryDirectory() as folder, torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        start = TrainStart(target, "a tiny random model", torch.ones(target.vocab_size, dtype=torch.long))
+        drafter.trainee(start, drafter.TrainOptions()).save(Path(folder))
+        return make_drafter(drafter, {drafter.trained_as: folder}, target)

@@ -142,7 +142,7 @@ def _config(method: Method, start: TrainStart, options: EagleTrainOptions, vocab
         raise InputError(f"{method} can't be trained: the target's config has no {', '.join(lacking)}")
     heads = theirs.num_attention_heads
     rope = getattr(theirs, "rope_parameters", None) or {}
-    layers = options.layers or (2, target.num_layers // 2, target.num_layers - 3)
+    layers = options.layers or _low_middle_high(target.num_layers)
     eagle3 = method == "eagle3"
     wrong = [one for one in layers if not 0 <= one < target.num_layers]
     if eagle3 and (wrong or len(set(layers)) < len(layers)):
@@ -175,6 +175,12 @@ def _config(method: Method, start: TrainStart, options: EagleTrainOptions, vocab
         own_head=eagle3,
         trained_for=start.model,
     )
+
+
+def _low_middle_high(layers: int) -> tuple[int, ...]:
+    """Return the states that a head reads by default; of a shallow target what its last three layers begin with."""
+    usual = (2, layers // 2, layers - 3)
+    return usual if usual[0] < usual[1] < usual[2] else tuple(range(max(0, layers - 3), layers))
 
 
 @torch.no_grad()
