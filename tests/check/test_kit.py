@@ -68,9 +68,19 @@ def test_wrong_words_are_errors(arguments: dict[str, Any], message: str) -> None
         check_drafter("ngram", **arguments)
 
 
+class Needy(Plain):
+    """Needs a file."""
+
+    name: ClassVar[str] = "needy"
+
+    def __init__(self, target: outrider.TargetInfo, options: outrider.DrafterOptions) -> None:
+        super().__init__(target, options)
+        raise InputError("give a file")
+
+
 def test_a_drafter_that_needs_something_made_for_its_target_is_told_how() -> None:
     with pytest.raises(InputError, match=r"tiny random targets \(64 tokens, width 32, 2 layers\).*for_check\(target\)"):
-        check_drafter("eagle")
+        check_drafter(Needy)
     with pytest.raises(InputError, match="is an object"):
         check_drafter(outrider.make_drafter("ngram", None, outrider_target()))
 
