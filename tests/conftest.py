@@ -5,8 +5,10 @@ import pytest
 import transformers
 
 import outrider
+from environments import ROOT, Environment, build_wheel
 from outrider.plugins.registry import reload
 from outrider.target.embedded import fetch
+from support import char_tokenizer, tiny_model
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -31,3 +33,25 @@ def fresh_registry() -> Iterator[None]:
     reload()
     yield
     reload()
+
+
+@pytest.fixture(scope="session")
+def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny model with a tokenizer of one character a token."""
+    folder = tmp_path_factory.mktemp("model")
+    tiny_model(3, 0.1).save_pretrained(folder)
+    char_tokenizer().save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_wheel(ROOT, tmp_path_factory.mktemp("wheels") / "out")
+
+
+@pytest.fixture
+def environment(wheel: Path, tmp_path: Path) -> Environment:
+    """An environment in which nothing but outrider's wheel is installed."""
+    made = Environment(tmp_path / "venv")
+    made.install(wheel)
+    return made

@@ -28,6 +28,8 @@ def run(*arguments: str | Path, cwd: Path, path: str = "", **variables: str) -> 
     return Done(done.returncode, done.stdout, done.stderr)
 
 
+# pip reads the opposite of what it says for the first.
+_OFFLINE = {"NO_BUILD_ISOLATION": "0", "NO_DEPS": "1", "NO_INDEX": "1", "IGNORE_INSTALLED": "1", "QUIET": "1"}
 _MARK = "=== status "
 _DRIVER = f"""
 import json, sys
@@ -80,6 +82,11 @@ class Environment:
 
     def outrider(self, *arguments: str | Path, cwd: Path) -> Done:
         return run(self.folder / "bin" / "outrider", *arguments, cwd=cwd)
+
+    def shell(self, script: str, cwd: Path) -> Done:
+        """Run a script with this environment's programs; what pip builds and installs comes from here."""
+        offline = {f"PIP_{name}": value for name, value in _OFFLINE.items()}
+        return run("bash", "-ec", script, cwd=cwd, PATH=f"{self.folder / 'bin'}:{os.environ['PATH']}", **offline)
 
     def several(self, *commands: Sequence[str | Path], cwd: Path) -> list[Done]:
         return run_several(self.folder / "bin" / "python", *commands, cwd=cwd)

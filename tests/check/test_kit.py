@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 import pytest
 
 import outrider
-from check.table import DOCS
 from check.zoo import Keeps, KeepsRejected
 from outrider import DraftView
 from outrider.check import CheckFailedError, CheckReport, DrafterContract, check_drafter, parametrize_with_checks
@@ -178,17 +177,6 @@ def test_a_suite_of_a_plugin_needs_nothing_but_outrider(tmp_path: Path) -> None:
     assert "depth-room (it expects that trees are well formed" in found.stdout
     assert "smallest input: prompt [37] of 1 ids, max_depth 1" in found.stdout
     assert re.search(r"1 failed, 2 passed, 2 skipped.* 1 xfailed", found.stdout), found.stdout[-300:]
-
-
-def test_the_examples_of_the_docs_run() -> None:
-    blocks = re.findall(r"```python\n(.*?)```", DOCS.read_text(encoding="utf-8"), re.DOTALL)
-    scope: dict[str, Any] = {}
-    assert len(blocks) == 4
-    for block in blocks:
-        exec(compile(block, "checks.md", "exec"), scope)
-    assert scope["report"].detail == "it is there to draft nothing"
-    assert scope["test_it_is_right"].pytestmark
-    assert issubclass(scope["TestNgram"], DrafterContract)
 
 
 @pytest.mark.parametrize("name", [one.name for one in outrider.drafters() if isinstance(one.drafter, Trains)])

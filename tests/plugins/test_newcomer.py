@@ -5,30 +5,7 @@ import re
 import shutil
 from pathlib import Path
 
-import pytest
-
-from environments import ROOT, Environment, build_wheel
-from support import char_tokenizer, tiny_model
-
-
-@pytest.fixture(scope="module")
-def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("model")
-    tiny_model(3, 0.1).save_pretrained(folder)
-    char_tokenizer().save_pretrained(folder)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_wheel(ROOT, tmp_path_factory.mktemp("wheels") / "out")
-
-
-@pytest.fixture
-def environment(wheel: Path, tmp_path: Path) -> Environment:
-    made = Environment(tmp_path / "venv")
-    made.install(wheel)
-    return made
+from environments import Environment
 
 
 def generate(model: Path, drafter: str) -> list[str]:

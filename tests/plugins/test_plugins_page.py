@@ -1,7 +1,6 @@
 """The page on plugins: its examples run, and it names every hook, capability, status and variable."""
 
 import inspect
-import re
 import tomllib
 from dataclasses import fields
 from importlib.metadata import EntryPoint
@@ -15,14 +14,16 @@ from outrider.plugins import hookspecs, loader, selection
 from outrider.plugins.package import package_files
 from outrider.plugins.registry import Registry
 from outrider.trace import VARIABLE
+from pages import ROOT, blocks, read
 from support import tiny_target
 
-PAGE = (Path(__file__).parents[2] / "docs" / "plugins.md").read_text(encoding="utf-8")
+FILE = ROOT / "docs" / "plugins.md"
+PAGE = read(FILE)
 
 
 def _block(language: str) -> str:
-    (found,) = re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)
-    return str(found)
+    (found,) = blocks(FILE, language)
+    return found.text
 
 
 def test_every_hook_is_named_with_its_arguments() -> None:
