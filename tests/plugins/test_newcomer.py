@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 from environments import Environment
+from pages import commands, packaging
 
 
 def generate(model: Path, drafter: str) -> list[str]:
@@ -14,34 +15,34 @@ def generate(model: Path, drafter: str) -> list[str]:
 
 
 def test_a_newcomer_s_plugin(environment: Environment, model_folder: Path, tmp_path: Path) -> None:
+    """By the commands of the tutorial."""
     where = environment.python(
         "-c", "import outrider, outrider_drafters as d; print(outrider.__file__, d.__file__)", cwd=tmp_path
     )
     assert where.out.count(str(environment.site)) == 2
 
-    done = environment.outrider("plugin", "new", "outrider-foo", cwd=tmp_path)
-    assert (done.status, done.err) == (0, "")
-    environment.install(tmp_path / "outrider-foo")
+    done = environment.shell("\n".join(commands(packaging(), model_folder)), tmp_path)
+    assert done.status == 0, done.out + done.err
+    assert re.search(r"\b2\d passed, 6 skipped", done.out), done.out
+    assert [one.name for one in (tmp_path / "dist").iterdir()] == ["outrider_foo-0.1.0-py3-none-any.whl"]
 
-    listed = json.loads(environment.outrider("drafters", "--json", cwd=tmp_path).out)
-    (record,) = [one for one in listed if one["name"] == "foo"]
+    drafters, alone, plain, checked = environment.several(
+        ["drafters", "--json"],
+        generate(model_folder, "foo"),
+        generate(model_folder, "none"),
+        ["check", "foo"],
+        cwd=tmp_path,
+    )
+    (record,) = [one for one in json.loads(drafters.out) if one["name"] == "foo"]
     assert (record["distribution"], record["version"], record["status"]) == ("outrider-foo", "0.1.0", "loaded")
     assert record["location"].startswith(str(environment.site / "outrider_foo.py:"))
     assert (record["drafts"], record["sampling"], record["requires"]) == ("chains", "chosen", "")
 
-    alone = environment.outrider(*generate(model_folder, "foo"), cwd=tmp_path)
     assert (alone.status, alone.err) == (0, "")
     assert json.loads(alone.out)["stats"]["num_accepted_draft_tokens"] > 0
-    plain = environment.outrider(*generate(model_folder, "none"), cwd=tmp_path)
     assert json.loads(alone.out)["token_ids"] == json.loads(plain.out)["token_ids"]
-
-    checked = environment.outrider("check", "foo", cwd=tmp_path)
     assert (checked.status, checked.err) == (0, ""), checked.out
     assert "failed" not in checked.out.splitlines()[-1]
-
-    tests = environment.python("-m", "pytest", "-q", "-p", "no:cacheprovider", tmp_path / "outrider-foo", cwd=tmp_path)
-    assert tests.status == 0, tests.out
-    assert re.search(r"\b2\d passed, 6 skipped", tests.out), tests.out
 
 
 def test_without_the_built_ins_there_is_an_outrider_without_drafters(
