@@ -31,8 +31,11 @@ class Drawn:
     @property
     def going(self) -> bool:
         """Whether it may grow another level."""
-        full = len(self._tokens) + self._shape.branching > min(self._view.max_nodes, self._shape.nodes)
-        return not (self._over or full or len(self._laws) >= min(self._shape.depth, self._view.max_depth))
+        return self._room > 0 and not self._over and len(self._laws) < min(self._shape.depth, self._view.max_depth)
+
+    @property
+    def _room(self) -> int:
+        return min(self._view.max_nodes, self._shape.nodes) - len(self._tokens)
 
     def grow(self, law: torch.Tensor) -> int:
         """Draw a level from the law `[draft vocab]`; returns the draft id that goes on."""
@@ -41,7 +44,7 @@ class Drawn:
         self._over = self._over or self._chance < self._shape.confidence
         if not self.going:
             return 0
-        drawn = self._view.draw(law, self._shape.branching, len(self._laws) + 1)
+        drawn = self._view.draw(law, min(self._shape.branching, self._room), len(self._laws) + 1)
         if not drawn:  # a model whose numbers are none gives no law
             self._over = True
             return 0
@@ -71,6 +74,8 @@ def draw_trees(
     id_map: torch.Tensor | None = None,
 ) -> TreeBatch:
     """Draw a tree for every row: at every level `branching` tokens without replacement, of which the first goes on.
+
+    The last level has as many as there is room for.
 
     Args:
         views: the rows.
