@@ -501,6 +501,13 @@ class NeverTruncates(Branches):
         pass
 
 
+class MissesTheTurn(Branches):
+    """Takes back what truncate asks for, and never hears of the next turn's prompt."""
+
+    def truncate(self, row: int, length: int) -> None:
+        del self.text[row][length:]
+
+
 class EndsItsTable(Copies):
     """Looks up how many whole drafts were accepted in a row, in a table of 20."""
 
@@ -653,6 +660,7 @@ ZOO: list[tuple[type[Copies], str]] = [
     (NeverForgets, "next-row"),
     (LastText, "next-row"),
     (NeverTruncates, "truncate"),
+    (MissesTheTurn, "truncate"),
     (EndsItsTable, "all-or-nothing"),
     (ForgetsChunks, "chunked-prompt"),
     (Backwards, "batch-rows"),

@@ -133,14 +133,17 @@ def _truncate(make: Make) -> None:
     def run(case: Case) -> None:
         stays, gone = list(case.ids), prompt(14, 21)
         more = [*gone[:2], 1, stays[-1], *gone[4:6], stays[0]]
-        with Lead(target, make(target.info), [[*stays, *gone]]) as lead:
-            lead.start([2])
-            lead.turn(len(stays), more, 3)
-            found = lead.propose()
-        with Lead(target, make(target.info), [[*stays, *more]]) as fresh:
-            fresh.start([3])
-            if fresh.propose() != found:
-                raise CheckFailedError(f"after truncate to {len(stays)} tokens the tree is not that of a fresh drafter")
+        for first in (3, stays[-1]):  # a token that is new, and one that both turns hold
+            with Lead(target, make(target.info), [[*stays, *gone]]) as lead:
+                lead.start([2])
+                lead.turn(len(stays), more, first)
+                found = lead.propose()
+            with Lead(target, make(target.info), [[*stays, *more]]) as fresh:
+                fresh.start([first])
+                if fresh.propose() != found:
+                    raise CheckFailedError(
+                        f"after truncate to {len(stays)} tokens the tree is not that of a fresh drafter"
+                    )
 
     for ids in (prompt(9, 4), [4, 5, 6] * 3):
         hold(Case(tuple(ids)), run)
