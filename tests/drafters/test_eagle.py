@@ -206,6 +206,17 @@ def test_a_reduced_vocabulary_is_drafted_in_the_target_s_ids(tmp_path: Path) -> 
     assert len(proposed) > 3
 
 
+def test_a_tree_of_a_file_is_for_match(tmp_path: Path) -> None:
+    (tmp_path / "tree.txt").write_text("0\n1\n0 0\n")
+    target = served()
+    heads = random_eagle(target.info, "eagle3")
+    options: dict[str, Any] = {"heads": heads, "tree": str(tmp_path / "tree.txt")}
+    result = outrider.generate(target, PROMPTS[0], "eagle3", options, adaptive=False, max_new_tokens=8)
+    assert result.stats.num_draft_tokens >= 3
+    with pytest.raises(outrider.DrafterError, match=r"tree .*tree.txt can't be drawn under rejection: leave it out"):
+        outrider.generate(target, PROMPTS[0], "eagle3", options, rule="rejection", temperature=1, max_new_tokens=8)
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_every_pair_is_read_once(method: str) -> None:
     target = served()

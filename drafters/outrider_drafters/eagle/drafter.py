@@ -207,6 +207,10 @@ class Eagle(Ahead):
             options.depth, options.branching, options.branching, options.nodes, options.confidence, options.coupled
         )
         if views[0].wants_q:
+            if self._choices is not None:
+                raise InputError(
+                    f"tree {options.tree} can't be drawn under {views[0].rule}: leave it out, or take match"
+                )
             return draw_trees(views, shape, self._law, logits, guess, ids)
         if self._choices is not None:
             return grow_choices(views, self._choices, self._law, logits, guess, ids, coupled=options.coupled)
