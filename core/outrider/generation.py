@@ -65,8 +65,9 @@ class Collected:
     def add(self, step: Step) -> Step:
         """Take in a step; returns it with the texts that its tokens complete."""
         texts = self._pieces.push(step.tokens, last=step.finish_reason is not None)
-        self._steps.append(replace(step, texts=texts))
-        return self._steps[-1]
+        told = replace(step, texts=texts)
+        self._steps.append(replace(told, work=None))  # its laws are large
+        return told
 
     @property
     def text(self) -> str:

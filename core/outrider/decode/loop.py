@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from outrider.decode.row import Row, Step
 from outrider.decode.stats import Stats, timing
+from outrider.decode.work import Forward, Work
 from outrider.draft.adaptive import pace_for
 from outrider.draft.contract import MAX_NODES, DraftBatch, Outcome, OutcomeBatch
 from outrider.draft.features import Features, Needs
@@ -102,17 +103,25 @@ def read_prompts(target: Target, drafter: Guard, rows: Sequence[Row], cache: Any
 
 def take_step(target: Target, drafter: Guard, rows: Sequence[Row], cache: Any, needs: Needs, pace: Pace) -> Emitted:
     """Draft, verify and commit once for all rows."""
-    with timing(_stats(rows), "seconds"):
-        return _step(target, drafter, rows, cache, needs, pace)
+    with timing(_stats(rows), "seconds") as whole:
+        emitted, works = _step(target, drafter, rows, cache, needs, pace)
+    return [
+        (row, replace(step, work=replace(work, seconds=whole.seconds)))
+        for (row, step), work in zip(emitted, works, strict=True)
+    ]
 
 
-def _step(target: Target, drafter: Guard, rows: Sequence[Row], cache: Any, needs: Needs, pace: Pace) -> Emitted:
+def _step(
+    target: Target, drafter: Guard, rows: Sequence[Row], cache: Any, needs: Needs, pace: Pace
+) -> tuple[Emitted, list[Work]]:
     columns = target.tier.columns(cache)
     plan = pace.plan([row.draft_view(target.room(row.ids, columns)) for row in rows])
     with timing(_stats(rows), "draft_seconds") as drafting:
         batch, trees = drafter.propose(DraftBatch(plan.views))
     with timing(_stats(rows), "forward_seconds") as scoring:
+        forward = Forward(target.info.device)
         scored = target.forward(cache, [row.ids[-1] for row in rows], batch)
+        forward.over()
         scores = [row.scores(scored.logits[at], trees[at]) for at, row in enumerate(rows)]
         verdicts = verify_rows(
             [(row.request.sampler, one, len(row.ids)) for row, one in zip(rows, scores, strict=True)]
@@ -135,7 +144,9 @@ def _step(target: Target, drafter: Guard, rows: Sequence[Row], cache: Any, needs
     pace.learn(plan, Taken(trees, accepted, counts, drafting.seconds, scoring.seconds))
     for row in rows:
         row.stats.count_pace(pace.won, paused=plan.paused)
-    return [(row, step) for row, (step, _) in zip(rows, taken, strict=True)]
+    parts = drafting.seconds, forward.seconds, max(0.0, scoring.seconds - forward.seconds)
+    works = [Work(tree, path, plan.paused, len(rows), 0.0, *parts) for tree, (_, path) in zip(trees, taken, strict=True)]
+    return [(row, step) for row, (step, _) in zip(rows, taken, strict=True)], works
 
 
 def _stats(rows: Sequence[Row]) -> list[Stats]:

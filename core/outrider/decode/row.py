@@ -11,6 +11,7 @@ from outrider.decode.evidence import Evidence
 from outrider.decode.request import Request
 from outrider.decode.stats import Stats
 from outrider.decode.stopping import FinishReason
+from outrider.decode.work import Work
 from outrider.draft.contract import MAX_NODES, DraftView, Outcome, RowStart, TokenView
 from outrider.draft.features import Features
 from outrider.draft.tree import ROOT, DraftTree
@@ -30,6 +31,7 @@ class Step:
         finish_reason: why the text ends with this step, or None.
         texts: for every token, the text that it completes; empty inside a character, and without a tokenizer.
         evidence: what was asked for of what the tokens were drawn from.
+        work: what was verified and how long it took; None for the prefill.
     """
 
     tokens: tuple[int, ...]
@@ -37,6 +39,7 @@ class Step:
     finish_reason: FinishReason | None
     texts: tuple[str, ...] = ()
     evidence: Evidence = field(default=Evidence(), compare=False)
+    work: Work | None = field(default=None, compare=False)
 
 
 class Row:

@@ -1,0 +1,71 @@
+"""Comparisons as JSON files of a published, versioned schema."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic import TypeAdapter, ValidationError
+
+from outrider.compare.result import FORMAT, VERSION, Comparison
+from outrider.errors import InputError
+
+_ADAPTER: Final = TypeAdapter(Comparison)
+
+
+def schema() -> dict[str, Any]:
+    """Return the JSON schema (2020-12) of a saved comparison; `docs/schema` holds the published one."""
+    found = _ADAPTER.json_schema()
+    head = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": f"{FORMAT}/{VERSION}",
+    }
+    return head | found
+
+
+def dumps(comparison: Comparison) -> str:
+    """Return a comparison as JSON, on one line."""
+    return _ADAPTER.dump_json(comparison).decode()
+
+
+def save(comparison: Comparison, path: Path) -> None:
+    """Write a comparison; the file is there whole or as it was before.
+
+    Raises:
+        OSError: it can't be written.
+    """
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with beside.open("w", encoding="utf-8") as file:
+            file.write(dumps(comparison) + "\n")
+        beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def read(path: str | Path) -> Comparison:
+    """Read a saved comparison.
+
+    Raises:
+        InputError: it can't be read, is none, or is of another version of the schema.
+    """
+    path = Path(path).expanduser()
+    try:
+        text = path.read_text(encoding="utf-8")
+        found: Any = json.loads(text)
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise InputError(f"{path} can't be read: {reason}") from error
+    except json.JSONDecodeError as error:
+        raise InputError(f"{path} is no saved comparison: {error}") from error
+    if not isinstance(found, dict) or found.get("format") != FORMAT:
+        raise InputError(f"{path} is no saved comparison; write one with outrider compare --save")
+    if found.get("version") != VERSION:
+        raise InputError(
+            f"{path} has version {found.get('version')!r} of the schema, and this outrider reads {VERSION}: compare again"
+        )
+    try:
+        return _ADAPTER.validate_json(text)
+    except ValidationError as error:
+        fault = error.errors(include_url=False)[0]
+        raise InputError(f"{path}: {'.'.join(map(str, fault['loc']))}: {fault['msg']}") from error
