@@ -29,7 +29,7 @@ def run_batches(
     drafter = make_drafter(choice.name, choice.options, target.info)
     for start in range(0, len(prompts), size):
         group = prompts[start : start + size]
-        texts = [prompt.text for prompt in group]
+        texts = [prompt.opening for prompt in group]
         try:
             results = generate_batch(target, texts, drafter, first_index=start, **options)
         except OutriderError as error:

@@ -23,8 +23,8 @@ class Settings:
         model: its name, folder or id.
         dtype: of the target's weights.
         device: where the target ran.
-        generation: options of generation, for all rows; sampling settings that the model brings along are in `defaults`.
-        defaults: what `generation` leaves to the model's generation config, as far as it says anything about drawing.
+        generation: options of generation, for all rows; where they say nothing the model's generation config does.
+        sampled: whether texts are drawn, as a result; else decoding is greedy.
         seed: from which every prompt's own is derived.
         repeats: how often every row ran every prompt.
         batch_sizes: at which rows ran.
@@ -42,7 +42,7 @@ class Settings:
     dtype: str
     device: str
     generation: Mapping[str, Any]
-    defaults: Mapping[str, Any]
+    sampled: bool
     seed: int
     repeats: int
     batch_sizes: tuple[int, ...] = (1,)
@@ -110,7 +110,7 @@ class ForwardCost:
         batch_size: texts in it.
         rows: tokens of each text that it scored: the nodes and their root.
         context: tokens that each text had before.
-        seconds: the median of a few.
+        seconds: the fastest of a few, since what disturbs a measurement makes it longer.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = _STRICT
@@ -403,7 +403,7 @@ class Figures:
         verify_share: in verifying.
         rest_share: in committing and bookkeeping.
         step_cost: time of a step over the baseline's.
-        break_even_length: the mean acceptance length at which the row is as fast as its baseline, its steps costing what they do.
+        break_even_length: the mean acceptance length at which the row is as fast as its baseline, at what its steps cost.
         mean_rows: tokens of a text that a forward scored on average: the nodes and their root.
         forward_cost: cost of a forward of so many rows against one of a single row, by the measured curve.
         counterfactual_length: mean acceptance length that other rules would be expected to give on the same drafts, by rule.

@@ -5,14 +5,14 @@ all of them; figures are compared within a round.
 """
 
 import hashlib
-import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from outrider.errors import InputError, first_line
+from outrider.compare.record import Record
+from outrider.errors import InputError
 from outrider.prompt_file import NamedPrompt
 
 
@@ -70,24 +70,34 @@ def run(
     """
     if len({prompt.name for prompt in prompts}) < len(prompts):
         raise InputError("two prompts have the same name")
-    settings = dict(settings) | {"prompts": [[prompt.name, _digest(prompt.text)] for prompt in prompts]}
-    done = {(one.contestant, one.prompt, one.round): one for one in _taken_up(record, settings)}
-    names = list(contestants)
+    settings = dict(settings) | {"prompts": [[prompt.name, digest(prompt.text)] for prompt in prompts]}
+    file = Record(record, settings)
+    try:
+        known = [Run(**{**one, "token_ids": tuple(one["token_ids"])}) for one in file.kept]
+    except (KeyError, TypeError) as error:
+        raise file.unreadable() from error
+    done = {(one.contestant, one.prompt, one.round): one for one in known}
     runs = []
     for number in range(rounds):
         for prompt in prompts:
-            for name in names[number % len(names) :] + names[: number % len(names)]:
+            for name in in_turn(list(contestants), number):
                 found = done.get((name, prompt.name, number))
                 if found is None:
                     ids, seconds, stats = contestants[name](prompt)
                     found = Run(name, prompt.name, number, tuple(ids), seconds, stats)
-                    _keep(record, asdict(found))
+                    file.keep(asdict(found))
                 runs.append(found)
                 report(found)
     return runs
 
 
-def _digest(text: str) -> str:
+def in_turn(names: Sequence[str], number: int) -> list[str]:
+    """Return the order of a round: each begins with another."""
+    first = number % max(1, len(names))
+    return [*names[first:], *names[:first]]
+
+
+def digest(text: str) -> str:
     """Tell a text from others without keeping it: prompts may be others' property."""
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -95,34 +105,3 @@ def _digest(text: str) -> str:
 def print_run(one: Run) -> None:
     """Say on stderr how fast a run was."""
     print(f"  {one.prompt} {one.round + 1}: {one.contestant} {one.rate:.1f} tokens/s", file=sys.stderr)  # noqa: T201
-
-
-def _taken_up(record: Path | None, settings: Mapping[str, Any]) -> list[Run]:
-    """Read a record's runs; a last line that was cut off by an interruption is dropped from the file."""
-    if record is None:
-        return []
-    try:
-        record.parent.mkdir(parents=True, exist_ok=True)
-        lines = record.read_text(encoding="utf-8").splitlines(keepends=True) if record.exists() else []
-        whole = [line for line in lines if line.endswith("\n")]
-        if len(whole) < len(lines):
-            record.write_text("".join(whole), encoding="utf-8")
-        if not whole:
-            _keep(record, {"settings": dict(settings)})
-            return []
-        head, *rest = [json.loads(line) for line in whole]
-        if head["settings"] != json.loads(json.dumps(dict(settings))):
-            raise InputError(f"{record} holds runs with other settings; name another file or remove it")
-        return [Run(**{**one, "token_ids": tuple(one["token_ids"])}) for one in rest]
-    except OSError as error:
-        raise InputError(f"the record {record} can't be used: {first_line(error)}") from error
-    except (ValueError, KeyError, TypeError) as error:
-        if isinstance(error, InputError):
-            raise
-        raise InputError(f"{record} is no record of runs; name another file or remove it") from error
-
-
-def _keep(record: Path | None, value: dict[str, Any]) -> None:
-    if record is not None:
-        with record.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(value) + "\n")

@@ -145,7 +145,9 @@ def _step(
     for row in rows:
         row.stats.count_pace(pace.won, paused=plan.paused)
     parts = drafting.seconds, forward.seconds, max(0.0, scoring.seconds - forward.seconds)
-    works = [Work(tree, path, plan.paused, len(rows), 0.0, *parts) for tree, (_, path) in zip(trees, taken, strict=True)]
+    works = [
+        Work(tree, path, plan.paused, len(rows), 0.0, *parts) for tree, (_, path) in zip(trees, taken, strict=True)
+    ]
     return [(row, step) for row, (step, _) in zip(rows, taken, strict=True)], works
 
 

@@ -54,7 +54,8 @@ class Forward:
     def __init__(self, device: torch.device) -> None:
         self._events: Any = None
         if device.type == "cuda":
-            self._events = [torch.cuda.Event(enable_timing=True) for _ in range(2)]
+            cuda: Any = torch.cuda
+            self._events = [cuda.Event(enable_timing=True) for _ in range(2)]
             self._events[0].record(torch.cuda.current_stream(device))
         self._device, self._start, self._seconds = device, perf_counter(), 0.0
 
