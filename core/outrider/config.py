@@ -1,4 +1,4 @@
-"""The config file: `[target]`, `[drafter]` with `[drafter.options]`, and `[generation]`."""
+"""The config file: `[target]`, `[drafter]` with `[drafter.options]` or several `[[drafters]]`, and `[generation]`."""
 
 import re
 import tomllib
@@ -25,7 +25,7 @@ class TargetSection(_Section):
 
 
 class GenerationSection(_Section):
-    """`[generation]`: the options of `outrider generate`."""
+    """`[generation]`: the options of generation."""
 
     max_new_tokens: int | None = None
     temperature: float | int | None = None
@@ -42,12 +42,18 @@ class Config(_Section):
 
     target: TargetSection = TargetSection()
     drafter: dict[str, Any] | None = None
+    drafters: list[dict[str, Any]] = []
     generation: GenerationSection = GenerationSection()
 
     @property
     def drafter_choice(self) -> DrafterChoice | None:
         """The drafter that `[drafter]` names."""
         return None if self.drafter is None else read_mapping(self.drafter)
+
+    @property
+    def choices(self) -> list[DrafterChoice]:
+        """The drafters that `[drafter]` and `[[drafters]]` name, in their order."""
+        return [read_mapping(one) for one in ([self.drafter] if self.drafter is not None else []) + self.drafters]
 
 
 def load_config(path: str | Path) -> Config:
@@ -75,12 +81,14 @@ def load_config(path: str | Path) -> Config:
     except ValidationError as error:
         key = tuple(map(str, error.errors()[0]["loc"]))
         raise ConfigError(f"{path}:{_line_of(text, key)}: {explain(error, Config)}") from error
-    try:
-        if config.drafter_choice is not None:
-            _check_drafter(config.drafter_choice)
-    except InputError as error:
-        inner = ("name",) if isinstance(error, UnknownDrafterError) else ("options", *place(error))
-        raise ConfigError(f"{path}:{_line_of(text, ('drafter', *inner))}: {error}") from error
+    named = [(("drafter",), config.drafter)] if config.drafter is not None else []
+    named += [(("drafters", str(at)), one) for at, one in enumerate(config.drafters)]  # type: ignore[misc]
+    for key, one in named:
+        try:
+            _check_drafter(read_mapping(one))
+        except InputError as error:
+            inner = ("name",) if isinstance(error, UnknownDrafterError) else ("options", *place(error))
+            raise ConfigError(f"{path}:{_line_of(text, (*key, *inner))}: {error}") from error
     return config
 
 

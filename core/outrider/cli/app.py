@@ -8,7 +8,21 @@ import typer
 from typer.main import get_command
 
 import outrider
-from outrider.cli import check, data, drafters, fetch, generate, heads, inspect, plugin, plugins, train
+from outrider.cli import (
+    check,
+    compare,
+    data,
+    diff,
+    drafters,
+    fetch,
+    generate,
+    heads,
+    inspect,
+    merge,
+    plugin,
+    plugins,
+    train,
+)
 from outrider.errors import OutriderError
 
 app = typer.Typer(
@@ -23,6 +37,9 @@ app = typer.Typer(
 _UsageError: Final[Any] = next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")
 
 app.command("generate")(generate.command)
+app.command("compare")(compare.command)
+app.command("diff")(diff.command)
+app.command("merge")(merge.command)
 app.command("inspect")(inspect.command)
 app.add_typer(heads.app, name="heads")
 app.add_typer(data.app, name="data")

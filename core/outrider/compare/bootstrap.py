@@ -29,10 +29,26 @@ class Table:
     Args:
         sums: by name, what is pooled as the mean of a conversation's repeats: counts.
         middles: by name, what is pooled as their median: seconds, which the odd slow run should not move.
+        conversations: what tells them apart, in their order.
     """
 
     sums: dict[str, Cells]
     middles: dict[str, Cells]
+    conversations: tuple[int, ...] = ()
+
+    def beside(self, other: "Table") -> "Table":
+        """Return both, this one's names beginning with `old_`; its repeats have nothing to do with the other's."""
+        repeats = max(self._repeats, other._repeats)
+        parts = [
+            {f"old_{name}": _wide(one, repeats) for name, one in mine.items()}
+            | {name: _wide(one, repeats) for name, one in its.items()}
+            for mine, its in ((self.sums, other.sums), (self.middles, other.middles))
+        ]
+        return Table(parts[0], parts[1], self.conversations)
+
+    @property
+    def _repeats(self) -> int:
+        return int(next(iter((self.sums | self.middles).values())).shape[1])
 
     def pooled(self) -> dict[str, float]:
         """Return the sums over conversations."""
@@ -51,8 +67,8 @@ class Table:
             return None
         drawn = self._resampled(statistic, resamples)
         drawn = drawn[np.isfinite(drawn)]
-        conversations, repeats = next(iter((self.sums | self.middles).values())).shape
-        outside = _outside((1 - level) / 2, conversations if conversations > 1 else repeats)
+        count, repeats = next(iter((self.sums | self.middles).values())).shape
+        outside = _outside((1 - level) / 2, count if count > 1 else repeats)
         low, high = np.quantile(drawn, [outside, 1 - outside]) if len(drawn) else (whole, whole)
         return Estimate(value=float(whole), low=min(float(low), float(whole)), high=max(float(high), float(whole)))
 
@@ -60,21 +76,37 @@ class Table:
         every = self.sums | self.middles
         shape = next(iter(every.values())).shape
         # Repeats that are there come first, so that one of them can be drawn by its place.
-        there = np.all([np.isfinite(one) for one in every.values()], axis=0)
-        order = np.argsort(~there, axis=1, kind="stable")
-        counts = np.maximum(there.sum(1), 1)
-        packed = {name: np.take_along_axis(one, order, 1) for name, one in every.items()}
+        packed: dict[str, Cells] = {}
+        counts: dict[str, NDArray[np.int64]] = {}
+        for side in {_side(name) for name in every}:
+            own = {name: one for name, one in every.items() if _side(name) == side}
+            there = np.all([np.isfinite(one) for one in own.values()], axis=0)
+            order = np.argsort(~there, axis=1, kind="stable")
+            counts[side] = np.maximum(there.sum(1), 1)
+            packed |= {name: np.take_along_axis(one, order, 1) for name, one in own.items()}
         random, found = np.random.default_rng(SEED), []
         step = max(1, _AT_ONCE // max(1, shape[0] * shape[1]))
         for start in range(0, resamples, step):
             size = min(step, resamples - start)
             which = random.integers(0, shape[0], (size, shape[0]))
-            repeats = (random.random((size, *shape)) * counts[which][..., None]).astype(int)
-            taken = {name: one[which[..., None], repeats] for name, one in packed.items()}
+            drawn = {
+                side: (random.random((size, *shape)) * count[which][..., None]).astype(int)
+                for side, count in sorted(counts.items())
+            }
+            taken = {name: one[which[..., None], drawn[_side(name)]] for name, one in packed.items()}
             pooled = {name: taken[name].mean(-1).sum(-1) for name in self.sums}
             pooled |= {name: np.median(taken[name], -1).sum(-1) for name in self.middles}
             found.append(statistic(pooled))
         return np.concatenate(found)
+
+
+def _side(name: str) -> str:
+    """Return what repeats are drawn together: rows of one comparison ran side by side."""
+    return "old" if name.startswith("old_") else "new"
+
+
+def _wide(cells: Cells, repeats: int) -> Cells:
+    return np.pad(cells, ((0, 0), (0, repeats - cells.shape[1])), constant_values=np.nan)
 
 
 def _outside(outside: float, count: int) -> float:

@@ -10,7 +10,6 @@ from outrider.compare.strategies import Drafting, Strategy, Transformers
 from outrider.draft.plain import Plain
 from outrider.plugins.registry import registry
 from outrider.plugins.words import DrafterChoice, DrafterWord, choose, read_mapping, read_word
-from outrider.target.load import load
 from outrider.target.model import Target
 
 LOOKUP_TOKENS: Final = 10
@@ -23,7 +22,7 @@ class Entrant:
     Args:
         row: what the table says.
         word: of the drafter; None for those of transformers.
-        own: further arguments of transformers' `generate`; an `assistant_model` may be a name.
+        own: further arguments of transformers' `generate`.
     """
 
     row: Row
@@ -34,12 +33,7 @@ class Entrant:
         """Make what runs."""
         if self.word is not None:
             return Drafting(target, self.word, dict(options) | {"rule": self.row.rule, "adaptive": adaptive})
-        own = dict(self.own)
-        assistant = own.get("assistant_model")
-        if isinstance(assistant, str):
-            dtype, where = str(target.info.dtype).removeprefix("torch."), target.info.device
-            own["assistant_model"] = load(assistant, dtype=dtype, device=where).model
-        return Transformers(target, options, own)
+        return Transformers(target, options, self.own)
 
 
 def lineup(

@@ -44,6 +44,7 @@ class _Entry:
     load_seconds: float | None = None
     peak: int | None = None
     error: str | None = None
+    runs: int = 0
 
     def row(self, meaning: str) -> Row:
         return replace(
@@ -127,8 +128,8 @@ class Measurement:
         forwards = Forwards(target, ids[:_CALIBRATED_TOKENS])
         watch, peak = Watch(forwards.again), Peak(target.info.device)
         costs = cost_curve(target, ids, settings.batch_sizes) if not settings.acceptance_only else ()
-        total = len(entries) * settings.repeats * sum(len(one.prompt.turns) for one in chosen)
-        work = _Work(self, entries, asking, record, known, watch, peak, total)
+        each = settings.repeats * sum(len(one.prompt.turns) for one in chosen)
+        work = _Work(self, entries, asking, record, known, watch, peak, each)
         try:
             for repeat in range(settings.repeats):
                 for start in range(0, len(chosen), block):
@@ -144,16 +145,13 @@ class Measurement:
             noise=watch.over(),
             costs=costs,
         )
-        failed = {one.entrant.row.name for one in entries if one.error}
-        per_row = settings.repeats * sum(len(one.prompt.turns) for one in chosen)
-        made = {name: sum(run.row == name for run in self.runs) for name in (one.entrant.row.name for one in entries)}
         return Comparison(
             settings=settings,
             parts=(part,),
             prompts=tuple(self.asked[index] for index in sorted(self.asked)),
             rows=tuple(one.row(peak.meaning) for one in entries),
             runs=tuple(sorted(self.runs, key=lambda one: (one.repeat, one.prompt))),
-            complete=all(count == per_row for name, count in made.items() if name not in failed),
+            complete=all(one.runs == each for one in entries if not one.error),
         )
 
     def _kept_by(self) -> dict[str, Any]:
@@ -184,11 +182,11 @@ class _Work:
         known: Mapping[tuple[str, int, int], tuple[Run, Mapping[str, Any]]],
         watch: Watch,
         peak: Peak,
-        total: int,
+        each: int,
     ) -> None:
         self._to, self._asking, self._record, self._known = measurement, asking, record, known
         self._entries = {one.entrant.row.name: one for one in entries}
-        self._watch, self._peak, self._total = watch, peak, total
+        self._watch, self._peak, self._each, self._total = watch, peak, each, each * len(entries)
         self._answers: dict[int, str] = {}
         self._made, self._seconds = 0, 0.0
 
@@ -218,7 +216,7 @@ class _Work:
             made = self._run(entry, [task for task, _ in tasks], repeat)
         except (OutriderError, ArithmeticError, RuntimeError, ValueError, TypeError, LookupError, MemoryError) as error:
             entry.error = str(error) if isinstance(error, OutriderError) else first_line(error)
-            self._total -= sum(1 for _ in tasks)
+            self._total -= self._each - entry.runs
             return
         self._seconds += time.monotonic() - began
         peak = self._peak.read()
@@ -239,7 +237,8 @@ class _Work:
         if entry.begun != repeat:
             start = time.perf_counter()
             entry.strategy.begin()
-            entry.load_seconds = entry.load_seconds or round(time.perf_counter() - start, 6)
+            if entry.strategy.loads and entry.load_seconds is None:
+                entry.load_seconds = round(time.perf_counter() - start, 6)
             ids = encode(self._to.target, WARM_UP, self._to.settings.chat)
             entry.strategy.run([Task(tuple(ids), 0)] * len(tasks))
             entry.begun = repeat
@@ -249,6 +248,7 @@ class _Work:
     def _take(self, entry: _Entry, run: Run, load_seconds: float | None, peak: int | None) -> None:
         entry.load_seconds = load_seconds if entry.load_seconds is None else entry.load_seconds
         entry.peak = max(entry.peak or 0, peak or 0) or None
+        entry.runs += 1
         self._answers.setdefault(run.prompt, "".join(run.pieces))
         self._to.runs.append(run)
         self._to.sees(run, self._to.asked[run.prompt])

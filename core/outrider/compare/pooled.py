@@ -141,6 +141,7 @@ def _table(cells: Any, units: Sequence[int], sides: dict[str, dict[tuple[int, in
     return Table(
         {name: one for name, one in made.items() if name.removeprefix("base_") in _COUNTS},
         {name: one for name, one in made.items() if name.removeprefix("base_") in _TIMES},
+        tuple(units),
     )
 
 

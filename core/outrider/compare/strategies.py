@@ -19,6 +19,7 @@ from outrider.decode.stats import Stats
 from outrider.draft.contract import Drafter
 from outrider.draft.guard import Guard
 from outrider.plugins.words import DrafterWord, make_drafter
+from outrider.target.load import load
 from outrider.target.model import Target
 from outrider.turns import Session
 
@@ -70,7 +71,9 @@ class Made:
 
 
 class Strategy(ABC):
-    """A row of the table at work."""
+    """A row of the table at work; `loads` says whether anything is loaded for it."""
+
+    loads: bool = True
 
     @abstractmethod
     def begin(self) -> None:
@@ -171,11 +174,11 @@ class Transformers(Strategy):
     Args:
         target: the model.
         options: of generation, as outrider takes them.
-        own: further arguments of `generate`.
+        own: further arguments of `generate`; an `assistant_model` may be a name.
     """
 
     def __init__(self, target: Target, options: Mapping[str, Any], own: Mapping[str, Any]) -> None:
-        self._target, self._own = target, dict(own)
+        self._target, self._own, self.loads = target, dict(own), "assistant_model" in own
         self._options = {name: value for name, value in options.items() if name not in ("seed", "rule", "adaptive")}
         if self._options.get("temperature") == 0:
             self._options = {"max_new_tokens": self._options["max_new_tokens"], "do_sample": False}
@@ -183,7 +186,11 @@ class Transformers(Strategy):
             self._options["do_sample"] = True
 
     def begin(self) -> None:
-        """Nothing is kept."""
+        """Load the assistant where it is a name; nothing else is kept."""
+        assistant = self._own.get("assistant_model")
+        if isinstance(assistant, str):
+            dtype, where = str(self._target.info.dtype).removeprefix("torch."), self._target.info.device
+            self._own["assistant_model"] = load(assistant, dtype=dtype, device=where).model
 
     def run(self, tasks: Sequence[Task]) -> list[Made]:
         """Generate; steps are told from when tokens come out."""

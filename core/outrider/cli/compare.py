@@ -1,0 +1,301 @@
+"""`outrider compare`: drafters side by side on one's own model, prompts and machine."""
+
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+from rich.table import Table
+
+from outrider.cli import print_table, quiet
+from outrider.compare import trace as tracing
+from outrider.compare.conversations import Asking, conversations, cut, first_of_each, shard_of
+from outrider.compare.files import save as save_comparison
+from outrider.compare.lineup import lineup
+from outrider.compare.measure import Measurement, Progress
+from outrider.compare.pooled import with_figures
+from outrider.compare.prompts import BUILTIN
+from outrider.compare.result import Comparison, Prompt, Run, Settings
+from outrider.compare.table import Grid, grids, notes, render
+from outrider.compare.verdicts import explained
+from outrider.config import Config, load_config
+from outrider.decode.request import check_options, read_request
+from outrider.errors import InputError, OutriderError
+from outrider.prompt_file import NamedPrompt, read_prompts
+from outrider.target.load import load
+from outrider.target.model import Target
+from outrider.verify.rules import check_rule
+
+_TOKENS: Final = 128
+_SEED: Final = 0
+_EVERY: Final = 10.0
+
+
+class Format(StrEnum):
+    """How a comparison is printed."""
+
+    TABLE = "table"
+    MD = "md"
+    CSV = "csv"
+    JSON = "json"
+    JSONL = "jsonl"
+
+
+def command(
+    drafter: Annotated[
+        list[str] | None,
+        typer.Option("-d", "--drafter", help="NAME, NAME[key=value,...], file.py::Class; several times."),
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option("-m", "--model", help="smollm2, a folder, or a Hub id (required).")
+    ] = None,
+    prompts: Annotated[
+        Path | None, typer.Option(help="JSONL, JSON or text file in place of the three built-in prompts.")
+    ] = None,
+    config: Annotated[Path | None, typer.Option(help="TOML file with [[drafters]]; flags override the rest.")] = None,
+    with_hf: Annotated[
+        bool, typer.Option("--with-hf", help="Also transformers' own generate, prompt lookup, assisted generation.")
+    ] = False,
+    assistant: Annotated[str | None, typer.Option(help="The smaller model of assisted generation.")] = None,
+    runs: Annotated[int, typer.Option("--runs", "--rounds", help="Interleaved repeats.", min=1)] = 3,
+    max_new_tokens: Annotated[int | None, typer.Option(help=f"Most new tokens ({_TOKENS}).")] = None,
+    batch_size: Annotated[str, typer.Option(help="Texts at once; several, such as 1,2,4, give rows of each.")] = "1",
+    temperature: Annotated[float | None, typer.Option(help="0, which is greedy, by default.")] = None,
+    top_k: Annotated[int | None, typer.Option(help="Sample from the k likeliest tokens; 0 from all.")] = None,
+    top_p: Annotated[float | None, typer.Option(help="Sample from the likeliest tokens of this mass.")] = None,
+    seed: Annotated[int | None, typer.Option(help=f"Every prompt's is derived from it ({_SEED}).")] = None,
+    rule: Annotated[
+        list[str] | None, typer.Option(help="match, rejection or block; several give rows of each.")
+    ] = None,
+    adaptive: Annotated[
+        bool | None, typer.Option("--adaptive/--no-adaptive", help="Draft as far as pays (the default).")
+    ] = None,
+    acceptance_only: Annotated[
+        bool, typer.Option("--acceptance-only", help="Only what steps bring: once, without a baseline, not adaptive.")
+    ] = False,
+    each: Annotated[int | None, typer.Option(help="Prompts of a category; all by default.", min=1)] = None,
+    count: Annotated[int | None, typer.Option(help="How many prompts, from the first.", min=1)] = None,
+    longest: Annotated[int | None, typer.Option(help="Every turn is cut to so many tokens.", min=8)] = None,
+    chat: Annotated[bool | None, typer.Option("--chat/--raw", help="Use the chat template, or the bare text.")] = None,
+    dtype: Annotated[str | None, typer.Option(help="float32, bfloat16, ..., or auto.")] = None,
+    device: Annotated[str | None, typer.Option(help="Such as cpu or cuda:0.")] = None,
+    device_map: Annotated[str | None, typer.Option(help="Spread the layers over devices: auto.")] = None,
+    revision: Annotated[str | None, typer.Option(help="Of a Hub id.")] = None,
+    trust_remote_code: Annotated[bool, typer.Option(help="Run the model's own code.")] = False,
+    shard: Annotated[
+        str | None, typer.Option(help="Only a part of the prompts, such as 2/4; see outrider merge.")
+    ] = None,
+    resume: Annotated[
+        Path | None,
+        typer.Option("--resume", "--record", help="File that keeps every run, to go on after an interruption."),
+    ] = None,
+    save: Annotated[Path | None, typer.Option(help="Write everything as JSON.")] = None,
+    trace: Annotated[Path | None, typer.Option(help="Write a JSON line for every step.")] = None,
+    how: Annotated[Format, typer.Option("-f", "--format", help="How the result is printed.")] = Format.TABLE,
+) -> int:
+    """Compare drafters with plain decoding, and with each other; status 1 where a text is wrong or a row failed."""
+    with quiet():
+        file = load_config(config) if config else Config()
+    flags = {
+        "max_new_tokens": max_new_tokens,
+        "temperature": temperature,
+        "top_k": top_k,
+        "top_p": top_p,
+        "seed": seed,
+        "adaptive": adaptive,
+        "chat": chat,
+    }
+    given = file.generation.model_dump() | {name: value for name, value in flags.items() if value is not None}
+    given = {name: value for name, value in given.items() if value is not None}
+    name = model or file.target.model
+    if name is None:
+        raise InputError("which model? -m smollm2, a folder, or a Hub id")
+    words: list[Any] = [*(drafter or []), *[{"name": one.name, "options": one.options} for one in file.choices]]
+    if not words and not with_hf:
+        raise InputError("which drafters? -d NAME, several times, or [[drafters]] in --config")
+    if assistant is not None and not with_hf:
+        raise InputError("--assistant is the smaller model of transformers' assisted generation: add --with-hf")
+    rules = rule or [given.pop("rule", "match")]
+    given.pop("rule", None)
+    for one in rules:
+        check_rule(one)
+    sizes = _sizes(batch_size)
+    check_options({key: value for key, value in given.items() if key != "chat"})
+    for path in (save, trace):
+        _check_folder(path)
+    read = first_of_each(read_prompts(prompts) if prompts else BUILTIN, each)[:count]
+    with quiet():
+        drafts = acceptance_only
+        lineup(words, rules=rules, batch_sizes=sizes)  # a wrong drafter is found before a model is loaded for it
+        target = load(
+            name,
+            dtype=dtype or file.target.dtype,
+            device=device or (None if device_map else file.target.device),
+            device_map=device_map,
+            revision=revision,
+            trust_remote_code=trust_remote_code,
+        )
+        entrants = lineup(
+            words,
+            rules=rules,
+            batch_sizes=sizes,
+            baseline=not drafts,
+            with_hf=with_hf,
+            assistant=assistant,
+            static=target.info.device.type == "cuda",
+        )
+        settings = _settings(target, name, given, sizes, 1 if drafts else runs, shard, longest, drafts)
+        if longest is not None:
+            read = [cut(target, one, longest, settings.chat) for one in read]
+        asked = _Asked(settings, read, texts=prompts is None)
+        measurement = Measurement(target, entrants, read, settings, texts=asked.texts, record=resume, hear=_Teller())
+        return _finish(measurement, asked, save, trace, str(how.value))
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What is asked of all rows."""
+
+    settings: Settings
+    prompts: Sequence[NamedPrompt]
+    texts: bool
+
+
+def _settings(
+    target: Target,
+    model: str,
+    given: Mapping[str, Any],
+    sizes: tuple[int, ...],
+    repeats: int,
+    shard: str | None,
+    longest: int | None,
+    acceptance_only: bool,
+) -> Settings:
+    options = dict(given)
+    seed, adaptive = options.pop("seed", _SEED), options.pop("adaptive", not acceptance_only)
+    chat = options.pop("chat", None)
+    generation = {"max_new_tokens": _TOKENS, "temperature": 0.0} | options
+    request = read_request(target, [0], generation | {"seed": seed})
+    return Settings(
+        model=model,
+        dtype=str(target.info.dtype).removeprefix("torch."),
+        device=str(target.info.device),
+        generation=generation,
+        sampled=request.sampler.decisions is not None,
+        seed=seed,
+        repeats=repeats,
+        batch_sizes=sizes,
+        adaptive=adaptive,
+        longest=longest,
+        chat=bool(getattr(target.tokenizer, "chat_template", None)) if chat is None else chat,
+        acceptance_only=acceptance_only,
+        shard=shard,
+        command=" ".join(sys.argv[1:]),
+    )
+
+
+def _finish(measurement: Measurement, asked: _Asked, save: Path | None, trace: Path | None, how: str) -> int:
+    """Measure, save and print; what was measured is kept whatever ends it."""
+    with ExitStack() as stack:
+        if trace is not None:
+            file = stack.enter_context(trace.open("w", encoding="utf-8"))
+
+            def see(run: Run, prompt: Prompt) -> None:
+                file.write("".join(f"{line}\n" for line in tracing.lines(run, prompt)))
+                file.flush()
+
+            measurement = replace(measurement, sees=see)
+        found = measurement.run()
+    if not found.runs:
+        failed = next((row.error for row in found.rows if row.error), None)
+        if measurement.stopped is not None:
+            raise measurement.stopped
+        raise OutriderError(f"nothing could be measured: {failed}")
+    asking = Asking(measurement.target, chat=asked.settings.chat, seed=asked.settings.seed, texts=asked.texts)
+    said = shard_of(conversations(asked.prompts), None, 1)
+    found = with_figures(explained(found, measurement.target, asking, said))
+    failure: OSError | None = measurement.stopped if isinstance(measurement.stopped, OSError) else None
+    if save is not None:
+        try:
+            save_comparison(found, save)
+        except OSError as error:
+            failure = error
+    show(found, how)
+    if failure is not None:
+        raise failure
+    if measurement.stopped is not None:
+        raise KeyboardInterrupt
+    return status(found)
+
+
+def status(found: Comparison) -> int:
+    """Return 1 where a row failed or a text is wrong."""
+    bad = any(row.error for row in found.rows) or any(one.verdict.kind == "fault" for one in found.figures)
+    return 1 if bad else 0
+
+
+def show(found: Comparison, how: str) -> None:
+    """Print a comparison."""
+    if how != "table":
+        typer.echo(render(found, how))
+        for line in notes(found) if how == "csv" else ():
+            if line.startswith("WARNING"):
+                typer.echo(line, err=True)
+        return
+    for one in grids(found):
+        show_grid(one)
+    for line in notes(found):
+        typer.echo(line)
+
+
+def show_grid(grid: Grid) -> None:
+    """Print a table to the terminal."""
+    table = Table(*grid.head, title=grid.title, title_justify="left", box=None, pad_edge=False)
+    for at, column in enumerate(table.columns):
+        column.justify = "left" if at == 0 else "right"
+    for line in grid.lines:
+        table.add_row(*[cell.replace("[", "\\[") for cell in line])
+    print_table(table)
+    typer.echo()
+
+
+class _Teller:
+    """Says on stderr how far it is."""
+
+    def __init__(self) -> None:
+        self._last = 0.0
+        self._live = sys.stderr is not None and sys.stderr.isatty()
+
+    def __call__(self, at: Progress) -> None:
+        now = time.monotonic()
+        over = at.done >= at.total
+        if sys.stderr is None or (not over and now - self._last < (0.2 if self._live else _EVERY)):
+            return
+        self._last = now
+        left = "" if at.left is None or over else f", {_clock(at.left)} left"
+        text = f"{at.done} of {at.total} runs{left}: {at.last.row}"
+        end = "\n" if over or not self._live else ""
+        print(f"\r\x1b[2K{text}" if self._live else text, end=end, file=sys.stderr, flush=True)  # noqa: T201
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def _sizes(text: str) -> tuple[int, ...]:
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdecimal() and int(part) > 0 for part in parts):
+        raise InputError(f"--batch-size {text}: write whole numbers from 1 on, such as 1,2,4")
+    return tuple(dict.fromkeys(map(int, parts)))
+
+
+def _check_folder(path: Path | None) -> None:
+    if path is not None and not path.expanduser().parent.is_dir():
+        raise InputError(f"{path} can't be written: there is no folder {path.parent}")
