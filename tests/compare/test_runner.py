@@ -105,7 +105,11 @@ def test_prompts_come_from_a_file(tmp_path: Path) -> None:
     path = tmp_path / "prompts.jsonl"
     lines = [{"prompt": "one"}, {"name": "x", "prompt": "two"}, {"question_id": 7, "turns": ["three", "four"]}]
     path.write_text("\n".join(json.dumps(line) for line in lines) + "\n\n")
-    assert read_prompts(path) == (NamedPrompt("1", "one"), NamedPrompt("x", "two"), NamedPrompt("7", "three"))
+    assert read_prompts(path) == (
+        NamedPrompt("1", "one"),
+        NamedPrompt("x", "two"),
+        NamedPrompt("7", "three", later=("four",)),
+    )
 
 
 @pytest.mark.parametrize(
