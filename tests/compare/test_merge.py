@@ -11,7 +11,17 @@ from outrider.prompt_file import NamedPrompt
 from support import tiny_target
 
 PROMPTS = [NamedPrompt(str(at), "ab" * (at + 2) + "c" * at, "odd" if at % 2 else "even") for at in range(5)]
-COUNTS: tuple[str, ...] = ("runs", "tokens", "step_tokens", "steps", "drafted_steps", "paused_steps", "drafted", "accepted", "wasted")
+COUNTS: tuple[str, ...] = (
+    "runs",
+    "tokens",
+    "step_tokens",
+    "steps",
+    "drafted_steps",
+    "paused_steps",
+    "drafted",
+    "accepted",
+    "wasted",
+)
 COUNTS += ("acceptance_by_depth", "conditional_acceptance_by_depth", "acceptance_rate", "verdict", "mean_rows")
 
 

@@ -229,7 +229,8 @@ def _finish(measurement: Measurement, asked: _Asked, save: Path | None, trace: P
     if failure is not None:
         raise failure
     if measurement.stopped is not None:
-        raise KeyboardInterrupt
+        typer.echo("interrupted", err=True)
+        return 130
     return status(found)
 
 
