@@ -80,7 +80,9 @@ def test_vllm_s_shape_is_accepted(tmp_path: Path) -> None:
             3,
             "key 'generation.max_new_token'. Did you mean 'max_new_tokens'",
         ),
-        ("\n[drafters]\n", 2, "unknown key 'drafters'. Did you mean 'drafter'"),
+        ("\n[draftre]\n", 2, "unknown key 'draftre'. Did you mean 'drafter'"),
+        ("\n[drafters]\n", 2, "key drafters: write [[drafters]], a table for every drafter"),
+        ('[[drafters]]\nname = "ngram"\n[[drafters]]\nname = "ngrm"\n', 4, "Did you mean 'ngram'?"),
         ("[target]\n\ndtype = 3\n", 3, "key target.dtype = 3"),
         ('[generation]\nmax_new_tokens = "many"\n', 2, "key generation.max_new_tokens = 'many'"),
         ('[drafter]\nname = "ngram"\nmax_n = 3\n', 1, "unknown key 'max_n'"),
@@ -126,3 +128,10 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     (tmp_path / "latin.toml").write_bytes(b'[target]\nmodel = "\xe9"\n')
     with pytest.raises(outrider.ConfigError, match="can't be read"):
         load_config(tmp_path / "latin.toml")
+
+
+def test_several_drafters_are_listed_in_their_order(tmp_path: Path) -> None:
+    text = '[drafter]\nname = "ngram"\n[[drafters]]\nname = "lookahead"\n[drafters.options]\nwindow = 5\n'
+    text += '[[drafters]]\nmethod = "ngram"\n'
+    found = load_config(_write(tmp_path, text))
+    assert found.choices == [DrafterChoice("ngram"), DrafterChoice("lookahead", {"window": 5}), DrafterChoice("ngram")]

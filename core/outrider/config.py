@@ -5,7 +5,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 
 from outrider.errors import ConfigError, InputError, UnknownDrafterError
 from outrider.plugins.words import DrafterChoice, choose, read_mapping
@@ -44,6 +44,13 @@ class Config(_Section):
     drafter: dict[str, Any] | None = None
     drafters: list[dict[str, Any]] = []
     generation: GenerationSection = GenerationSection()
+
+    @field_validator("drafters", mode="before")
+    @classmethod
+    def _tables(cls, value: Any) -> Any:
+        if isinstance(value, dict):
+            raise InputError("write [[drafters]], a table for every drafter")
+        return value
 
     @property
     def drafter_choice(self) -> DrafterChoice | None:

@@ -66,7 +66,7 @@ class Collected:
         """Take in a step; returns it with the texts that its tokens complete."""
         texts = self._pieces.push(step.tokens, last=step.finish_reason is not None)
         told = replace(step, texts=texts)
-        self._steps.append(replace(told, work=None))  # its laws are large
+        self._steps.append(replace(told, work=None))  # its laws and scores are large
         return told
 
     @property

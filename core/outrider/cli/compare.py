@@ -80,6 +80,7 @@ def command(
     ] = False,
     each: Annotated[int | None, typer.Option(help="Prompts of a category; all by default.", min=1)] = None,
     count: Annotated[int | None, typer.Option(help="How many prompts, from the first.", min=1)] = None,
+    turns: Annotated[int | None, typer.Option(help="Turns of a conversation; all by default.", min=1)] = None,
     longest: Annotated[int | None, typer.Option(help="Every turn is cut to so many tokens.", min=8)] = None,
     chat: Annotated[bool | None, typer.Option("--chat/--raw", help="Use the chat template, or the bare text.")] = None,
     dtype: Annotated[str | None, typer.Option(help="float32, bfloat16, ..., or auto.")] = None,
@@ -129,6 +130,7 @@ def command(
     for path in (save, trace):
         _check_folder(path)
     read = first_of_each(read_prompts(prompts) if prompts else BUILTIN, each)[:count]
+    read = [replace(one, later=one.later[: turns - 1]) if turns else one for one in read]
     with quiet():
         drafts = acceptance_only
         lineup(words, rules=rules, batch_sizes=sizes)  # a wrong drafter is found before a model is loaded for it

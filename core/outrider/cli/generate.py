@@ -157,6 +157,8 @@ def _choose_drafter(word: str | None, pairs: list[str], file: Config) -> Drafter
     """Take the drafter of the flags, else of the file; -o goes over the options of either."""
     extra = read_options(pairs)
     listed = file.drafter_choice
+    if word is None and listed is None and file.drafters:
+        raise InputError("[[drafters]] are for outrider compare; name the one to generate with by -d or [drafter]")
     choice = read_word(word) if word is not None else listed or DrafterChoice(DEFAULT_DRAFTER)
     if listed and listed.name == choice.name:
         choice = DrafterChoice(choice.name, listed.options | choice.options)

@@ -1,4 +1,4 @@
-"""`python -m outrider.compare demo|bench|...`: what `make demo` and `make bench` run, and more."""
+"""`python -m outrider.compare demo|bench|...`: what `make demo` and `make bench` run. `outrider compare` compares drafters."""
 
 import sys
 from pathlib import Path
@@ -8,13 +8,11 @@ import typer
 
 from outrider.cli import quiet
 from outrider.cli.app import run_app
-from outrider.compare import acceptance as accepting
 from outrider.compare import adaptive as adapting
 from outrider.compare import bench as benchmark
 from outrider.compare import demo as demonstration
 from outrider.compare import lookups as looking_up
 from outrider.compare import partings as parting
-from outrider.compare import steps as step
 from outrider.compare.masks import NODES, ROWS, ragged_batch_cost, tree_mask_cost
 from outrider.compare.overhead import DRAFT, VOCABULARY, sampling_overhead
 from outrider.compare.prompts import BUILTIN
@@ -129,56 +127,6 @@ def partings(
             typer.echo(f"{name}, {dtype}, {len(chosen)} prompts x {max_new_tokens}: {found}")
             faults += found.faults
     return 1 if faults else 0
-
-
-@app.command()
-def steps(
-    drafter: Annotated[list[str], typer.Option("-d", "--drafter", help="May be given several times.")],
-    model: Model = "smollm2",
-    rule: Annotated[
-        list[str] | None, typer.Option(help="match, rejection or block; may be given several times.")
-    ] = None,
-    temperature: Annotated[float, typer.Option(help="0 is greedy.")] = 0.0,
-    dtype: Annotated[str | None, typer.Option(help="float32, bfloat16, ..., or auto.")] = None,
-    prompts: Annotated[Path | None, typer.Option(help="JSONL file of prompts in place of the three built in.")] = None,
-    count: Annotated[int, typer.Option(help="How many prompts.", min=1)] = 50,
-    each: Annotated[int | None, typer.Option(help="Prompts of a category; all by default.", min=1)] = None,
-    longest: Annotated[int, typer.Option(help="Prompts are cut to so many tokens.", min=8)] = 1024,
-    adaptive: Annotated[bool, typer.Option("--adaptive/--no-adaptive", help="Draft as far as pays.")] = False,
-    rounds: Annotated[int, typer.Option(help="Interleaved repetitions.", min=1)] = 1,
-    max_new_tokens: Tokens = 128,
-    record: Annotated[Path | None, typer.Option(help="File for the runs, to go on after an interruption.")] = None,
-) -> None:
-    """What steps bring and what they cost, for drafters times rules, beside plain decoding."""
-    chosen = (read_prompts(prompts) if prompts else BUILTIN)[:count]
-    settings = [step.Setting(name, law) for name in drafter for law in rule or ["match"]]
-    options = {"max_new_tokens": max_new_tokens, "temperature": temperature, "seed": 1, "adaptive": adaptive}
-    with quiet():
-        target = load(model, dtype=dtype)
-        asked = [accepting.cut(target, one, longest) for one in accepting.chosen(chosen, each)]
-        for line in step.measure(target, settings, asked, options, rounds, record):
-            typer.echo(line)
-
-
-@app.command()
-def acceptance(
-    drafter: Annotated[list[str], typer.Option("-d", "--drafter", help="May be given several times.")],
-    prompts: Annotated[Path, typer.Option(help="JSONL file of prompts, with categories or without.")],
-    model: Model = "smollm2",
-    each: Annotated[int | None, typer.Option(help="Prompts of a category; all by default.", min=1)] = None,
-    longest: Annotated[int, typer.Option(help="Prompts are cut to so many tokens.", min=8)] = 1024,
-    temperature: Annotated[float, typer.Option(help="0 is greedy.")] = 0.0,
-    dtype: Annotated[str | None, typer.Option(help="float32, bfloat16, ..., or auto.")] = None,
-    max_new_tokens: Tokens = 128,
-    record: Annotated[Path | None, typer.Option(help="File for the runs, to go on after an interruption.")] = None,
-) -> None:
-    """Tokens a step by category, always drafting as far as the drafter's options say."""
-    options = {"max_new_tokens": max_new_tokens, "temperature": temperature, "seed": 1, "adaptive": False}
-    with quiet():
-        target = load(model, dtype=dtype)
-        asked = [accepting.cut(target, one, longest) for one in accepting.chosen(read_prompts(prompts), each)]
-        for line in accepting.measure(target, drafter, asked, options, record):
-            typer.echo(line)
 
 
 if __name__ == "__main__":

@@ -10,12 +10,14 @@ import torch
 from transformers import GenerationConfig
 from transformers.generation.streamers import BaseStreamer
 
+from outrider.compare.counterfactual import expected_tokens
 from outrider.compare.result import Steps
 from outrider.decode.detokenizer import Detokenizer
 from outrider.decode.loop import decode
 from outrider.decode.request import read_request
 from outrider.decode.row import Row, Step
 from outrider.decode.stats import Stats
+from outrider.decode.work import Work
 from outrider.draft.contract import Drafter
 from outrider.draft.guard import Guard
 from outrider.plugins.words import DrafterWord, make_drafter
@@ -141,6 +143,8 @@ class _Collected:
     def __init__(self, target: Target) -> None:
         self.made = Made()
         self._tokenizer, self._texts = target.tokenizer, Detokenizer(target.tokenizer)
+        self._expected: dict[str, float] | None = {}
+        self._drawn = False
 
     def add(self, step: Step, prefill_seconds: float) -> None:
         made, work = self.made, step.work
@@ -166,6 +170,16 @@ class _Collected:
             target_seconds=work.target_seconds / work.rows,
             verify_seconds=work.verify_seconds / work.rows,
         )
+        self._expect(work)
+
+    def _expect(self, work: Work) -> None:
+        """Count what other rules are expected to give, where that can be told of every step."""
+        self._drawn = self._drawn or work.tree.laws is not None
+        if self._expected is not None:
+            expected = expected_tokens(work.tree, work.scores)
+            before = self._expected
+            self._expected = expected and {rule: before.get(rule, 0.0) + one for rule, one in expected.items()}
+        self.made.counterfactual = dict(self._expected) if self._expected and self._drawn else {}
 
 
 class Transformers(Strategy):

@@ -66,7 +66,7 @@ def grids(comparison: Comparison) -> list[Grid]:
     if settings.acceptance_only:
         leaves = {"speed-up", "with prefill", "break-even", "tokens/s"}
         found[0] = _grid(what_of(comparison), [one for one in brings if one[0] not in leaves], comparison)
-    return found + _categories(comparison)
+    return found + _others(comparison) + _categories(comparison)
 
 
 def notes(comparison: Comparison) -> list[str]:
@@ -170,6 +170,14 @@ def _grid(title: str, columns: Sequence[Column], comparison: Comparison) -> Grid
     kept = [at for at in range(len(columns)) if at == 0 or any(line[at] for line in lines)]
     head = tuple(columns[at][0] for at in kept)
     return Grid(title, head, tuple(tuple(line[at] for at in kept) for line in lines))
+
+
+def _others(comparison: Comparison) -> list[Grid]:
+    told = [one for one in comparison.figures if one.counterfactual_length]
+    rules = list(dict.fromkeys(rule for one in told for rule in one.counterfactual_length))
+    lines = tuple((one.row, *[_number(one.counterfactual_length.get(rule), 2) for rule in rules]) for one in told)
+    title = "tokens a step that other rules are expected to give on the same drawn chains"
+    return [Grid(title, ("row", *rules), lines)] if lines else []
 
 
 def _categories(comparison: Comparison) -> list[Grid]:

@@ -146,7 +146,7 @@ def _step(
         row.stats.count_pace(pace.won, paused=plan.paused)
     parts = drafting.seconds, forward.seconds, max(0.0, scoring.seconds - forward.seconds)
     works = [
-        Work(tree, path, plan.paused, len(rows), 0.0, *parts) for tree, (_, path) in zip(trees, taken, strict=True)
+        Work(trees[at], scores[at], path, plan.paused, len(rows), 0.0, *parts) for at, (_, path) in enumerate(taken)
     ]
     return [(row, step) for row, (step, _) in zip(rows, taken, strict=True)], works
 

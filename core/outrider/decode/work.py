@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from outrider.draft.tree import ROOT, DraftTree
+from outrider.verify.sampling import NodeScores
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +16,7 @@ class Work:
 
     Args:
         tree: what was proposed.
+        scores: the target's at its nodes.
         path: the accepted nodes that were emitted.
         paused: adaptive decoding asked for no draft.
         rows: how many texts took the step together; they share its times.
@@ -25,6 +27,7 @@ class Work:
     """
 
     tree: DraftTree
+    scores: NodeScores
     path: tuple[int, ...]
     paused: bool
     rows: int

@@ -52,6 +52,11 @@ class NodeScores:
         """Tokens that are scored."""
         return self.logits.shape[-1]
 
+    @property
+    def context_free(self) -> bool:
+        """Whether no processor looks at the ids that lead to a node."""
+        return self._processors.context_free
+
     def all(self) -> torch.Tensor:
         """Return the scores of the root and all nodes, `[1 + nodes, vocab]`, in one pass where no processor needs the path."""
         if self._processors.context_free:
