@@ -1,7 +1,6 @@
 """`outrider compare`: drafters side by side on one's own model, prompts and machine."""
 
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -10,18 +9,17 @@ from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
-from rich.table import Table
 
-from outrider.cli import print_table, quiet
+from outrider.cli import quiet
+from outrider.cli.comparison import Teller, show, status
 from outrider.compare import trace as tracing
 from outrider.compare.conversations import Asking, conversations, cut, first_of_each, shard_of
 from outrider.compare.files import save as save_comparison
 from outrider.compare.lineup import lineup
-from outrider.compare.measure import Measurement, Progress
+from outrider.compare.measure import Measurement
 from outrider.compare.pooled import with_figures
 from outrider.compare.prompts import BUILTIN
-from outrider.compare.result import Comparison, Prompt, Run, Settings
-from outrider.compare.table import Grid, grids, notes, render
+from outrider.compare.result import Prompt, Run, Settings
 from outrider.compare.verdicts import explained
 from outrider.config import Config, load_config
 from outrider.decode.request import check_options, read_request
@@ -33,7 +31,6 @@ from outrider.verify.rules import check_rule
 
 _TOKENS: Final = 128
 _SEED: Final = 0
-_EVERY: Final = 10.0
 
 
 class Format(StrEnum):
@@ -155,7 +152,7 @@ def command(
         if longest is not None:
             read = [cut(target, one, longest, settings.chat) for one in read]
         asked = _Asked(settings, read, texts=prompts is None)
-        measurement = Measurement(target, entrants, read, settings, texts=asked.texts, record=resume, hear=_Teller())
+        measurement = Measurement(target, entrants, read, settings, texts=asked.texts, record=resume, hear=Teller())
         return _finish(measurement, asked, save, trace, str(how.value))
 
 
@@ -234,62 +231,6 @@ def _finish(measurement: Measurement, asked: _Asked, save: Path | None, trace: P
         typer.echo("interrupted", err=True)
         return 130
     return status(found)
-
-
-def status(found: Comparison) -> int:
-    """Return 1 where a row failed or a text is wrong."""
-    bad = any(row.error for row in found.rows) or any(one.verdict.kind == "fault" for one in found.figures)
-    return 1 if bad else 0
-
-
-def show(found: Comparison, how: str) -> None:
-    """Print a comparison."""
-    if how != "table":
-        typer.echo(render(found, how))
-        for line in notes(found) if how == "csv" else ():
-            if line.startswith("WARNING"):
-                typer.echo(line, err=True)
-        return
-    for one in grids(found):
-        show_grid(one)
-    for line in notes(found):
-        typer.echo(line)
-
-
-def show_grid(grid: Grid) -> None:
-    """Print a table to the terminal."""
-    table = Table(*grid.head, title=grid.title, title_justify="left", box=None, pad_edge=False)
-    for at, column in enumerate(table.columns):
-        column.justify = "left" if at == 0 else "right"
-    for line in grid.lines:
-        table.add_row(*[cell.replace("[", "\\[") for cell in line])
-    print_table(table)
-    typer.echo()
-
-
-class _Teller:
-    """Says on stderr how far it is."""
-
-    def __init__(self) -> None:
-        self._last = 0.0
-        self._live = sys.stderr is not None and sys.stderr.isatty()
-
-    def __call__(self, at: Progress) -> None:
-        now = time.monotonic()
-        over = at.done >= at.total
-        if sys.stderr is None or (not over and now - self._last < (0.2 if self._live else _EVERY)):
-            return
-        self._last = now
-        left = "" if at.left is None or over else f", {_clock(at.left)} left"
-        text = f"{at.done} of {at.total} runs{left}: {at.last.row}"
-        end = "\n" if over or not self._live else ""
-        print(f"\r\x1b[2K{text}" if self._live else text, end=end, file=sys.stderr, flush=True)  # noqa: T201
-
-
-def _clock(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
 def _sizes(text: str) -> tuple[int, ...]:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from outrider.cli.compare import show_grid
+from outrider.cli.comparison import show_grid
 from outrider.compare.diff import as_json, below, difference, grid, read_bound
 from outrider.compare.files import read
 

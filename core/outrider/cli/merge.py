@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from outrider.cli.compare import show, status
+from outrider.cli.comparison import show, status
 from outrider.compare.files import read, save
 from outrider.compare.merge import merge
 from outrider.errors import InputError

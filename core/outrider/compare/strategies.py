@@ -21,6 +21,7 @@ from outrider.decode.work import Work
 from outrider.draft.contract import Drafter
 from outrider.draft.guard import Guard
 from outrider.plugins.words import DrafterWord, make_drafter
+from outrider.target import compat
 from outrider.target.load import load
 from outrider.target.model import Target
 from outrider.turns import Session
@@ -224,7 +225,7 @@ class Transformers(Strategy):
                 **self._options,
                 **self._own,
             )
-        begins = 0 if model.config.is_encoder_decoder else longest
+        begins = len(compat.start_ids(model)) if model.config.is_encoder_decoder else longest
         new = [row[begins:] for row in output.tolist()]
         return clock.made(new, self._stops(), target.tokenizer)
 

@@ -198,7 +198,9 @@ def _categories(comparison: Comparison) -> list[Grid]:
 def _estimate(one: Estimate | None, digits: int, unit: str = "") -> str:
     if one is None:
         return ""
-    return f"{one.value:.{digits}f}{unit} ({one.low:.{digits}f}-{one.high:.{digits}f})"
+    # Of a single run, or of counts that are the same for all, there is no interval.
+    interval = f" ({one.low:.{digits}f}-{one.high:.{digits}f})" if one.low < one.high else ""
+    return f"{one.value:.{digits}f}{unit}{interval}"
 
 
 def _number(value: float | None, digits: int, unit: str = "") -> str:
