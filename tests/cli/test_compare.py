@@ -136,6 +136,16 @@ def test_drafters_of_a_config_and_sizes_of_batches(compare: Call, tmp_path: Path
     assert "max_m" in err
 
 
+def test_generate_takes_one_drafter_of_a_config(run: Call, model_folder: Path, tmp_path: Path) -> None:
+    config = tmp_path / "c.toml"
+    config.write_text('[[drafters]]\nname = "lookahead"\n')
+    asked = ("generate", "-m", model_folder, "-p", "hello", "--config", config, "--max-new-tokens", "4")
+    status, _, err = run(*asked)
+    assert status == 2
+    assert "[[drafters]] are for outrider compare" in err
+    assert run(*asked, "-d", "ngram")[0] == 0
+
+
 def test_acceptance_alone(compare: Call, prompts: Path) -> None:
     status, out, _ = compare(
         "-d",

@@ -22,7 +22,7 @@ from outrider.compare.strategies import Drafting, Task
 from outrider.compare.verdicts import explained
 from outrider.draft.contract import API
 from outrider.prompt_file import NamedPrompt
-from support import OPTIONS, registered, tiny_model, tiny_target
+from support import OPTIONS, char_tokenizer, lively, registered, tiny_model, tiny_target
 from train.chatty import target as chatty
 
 
@@ -220,6 +220,17 @@ def test_prompt_lookup_and_assisted_generation_take_fewer_steps() -> None:
     assert steps["transformers prompt lookup"] < steps["none"]
     assert steps["transformers assisted"] < steps["none"]
     assert all(one.verdict.kind == "identical" for one in found.figures)
+
+
+def test_encoder_decoders_are_compared_too() -> None:
+    model = lively("t5", d_model=32, d_kv=8, num_heads=4, num_layers=2, d_ff=64, decoder_start_token_id=0)
+    target = outrider.load(model, tokenizer=char_tokenizer())
+    found = measured(
+        target, ["ngram"], {"repeats": 1}, (NamedPrompt("a", "abc abc"), NamedPrompt("b", "xyz")), with_hf=True
+    )
+    assert [row.error for row in found.rows] == [None] * 4
+    assert {one.verdict.kind for one in found.figures} == {"identical"}
+    assert {one.tokens for one in found.figures} == {2 * 24}
 
 
 def test_a_row_that_fails_says_why_and_the_others_finish(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ Column = tuple[str, Callable[[Row, Figures], str]]
 
 def grids(comparison: Comparison) -> list[Grid]:
     """Return what rows bring, where their time goes, and, where prompts have categories, tokens a step by category."""
-    settings, quick = comparison.settings, fastest(comparison)
+    quick, counts_only = fastest(comparison), comparison.settings.acceptance_only
     brings: list[Column] = [
         ("row", lambda row, _: f"{row.name} (fastest)" if row.name == quick else row.name),
         ("tokens/s", lambda _, one: _estimate(one.tokens_per_second, 1)),
@@ -63,7 +63,7 @@ def grids(comparison: Comparison) -> list[Grid]:
         ("of those decided on", lambda _, one: _depths(one.conditional_acceptance_by_depth)),
     ]
     found = [_grid(what_of(comparison), brings, comparison), _grid("where the time goes", goes, comparison)]
-    if settings.acceptance_only:
+    if counts_only:
         leaves = {"speed-up", "with prefill", "break-even", "tokens/s"}
         found[0] = _grid(what_of(comparison), [one for one in brings if one[0] not in leaves], comparison)
     return found + _others(comparison) + _categories(comparison)
