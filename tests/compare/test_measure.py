@@ -5,6 +5,7 @@ from collections import defaultdict
 from dataclasses import replace
 from math import isfinite
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 import pytest
@@ -18,11 +19,11 @@ from outrider.compare.lineup import lineup
 from outrider.compare.measure import Measurement, Progress
 from outrider.compare.pooled import with_figures
 from outrider.compare.result import Comparison, Figures, Run
-from outrider.compare.strategies import Drafting, Task
+from outrider.compare.strategies import Drafting, Task, Transformers
 from outrider.compare.verdicts import explained
 from outrider.draft.contract import API
 from outrider.prompt_file import NamedPrompt
-from support import OPTIONS, char_tokenizer, lively, registered, tiny_model, tiny_target
+from support import OPTIONS, char_tokenizer, lively, prompt_of, registered, tiny_model, tiny_target
 from train.chatty import target as chatty
 
 
@@ -375,3 +376,38 @@ def test_prompts_of_one_name_and_no_prompts_are_refused() -> None:
         conversations([NamedPrompt("a", "x"), NamedPrompt("a", "y")])
     with pytest.raises(outrider.InputError, match="no prompts"):
         conversations([])
+
+
+@pytest.mark.parametrize("way", ["outrider", "transformers"])
+def test_texts_that_are_decoded_together_share_the_time_that_it_took(way: str) -> None:
+    target = tiny_target(spread=0.1)
+    options = {"max_new_tokens": 16, "temperature": 0.0}
+    strategy = Drafting(target, "ngram", options) if way == "outrider" else Transformers(target, options, {})
+    strategy.begin()
+    tasks = [Task(tuple(prompt_of(4 + at)), 0) for at in range(4)]
+    start = perf_counter()
+    made = strategy.run(tasks)
+    took = perf_counter() - start
+    assert 0 < sum(one.prefill_seconds + one.total("seconds") for one in made) <= took + 1e-5
+    assert len({one.prefill_seconds for one in made}) == 1
+
+
+class Counted(RowDrafter[outrider.DrafterOptions]):
+    """Knows how many of it were made, and what the one in use has seen."""
+
+    name = "counted"
+    requires_api = API
+    made = 0
+
+    def __init__(self, target: outrider.TargetInfo, options: outrider.DrafterOptions) -> None:
+        super().__init__(target, options)
+        Counted.made += 1
+
+    def propose_row(self, view: DraftView) -> DraftTree:
+        return DraftTree()
+
+
+def test_a_drafter_is_made_anew_for_every_repeat_and_serves_all_prompts_of_it() -> None:
+    Counted.made = 0
+    measured(tiny_target(spread=0.1), [Counted], {"repeats": 3})
+    assert Counted.made == 3
