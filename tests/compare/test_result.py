@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -86,7 +87,17 @@ def test_a_file_that_cannot_be_written_leaves_the_old_one(tmp_path: Path, monkey
     assert [(one.name, one.read_text()) for one in tmp_path.iterdir()] == [("run.json", "old")]
 
 
+def close(one: Any, other: Any) -> bool:
+    """Whether two values are the same up to the last digits of their numbers."""
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(close(one[key], other[key]) for key in one)
+    if isinstance(one, list):
+        return len(one) == len(other) and all(map(close, one, other))
+    return bool(one == (pytest.approx(other, rel=1e-9) if isinstance(other, float) else other))
+
+
 def test_the_example_is_of_today() -> None:
     """Its figures are those that are worked out from its runs, so that reports read nothing that is gone."""
     found = read(DATA)
-    assert dumps(with_figures(found)) == dumps(found)
+    again = replace(found, figures=())
+    assert close(json.loads(dumps(with_figures(again))), json.loads(dumps(found)))

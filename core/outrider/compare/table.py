@@ -66,7 +66,7 @@ def grids(comparison: Comparison) -> list[Grid]:
     if counts_only:
         leaves = {"speed-up", "with prefill", "break-even", "tokens/s"}
         found[0] = _grid(what_of(comparison), [one for one in brings if one[0] not in leaves], comparison)
-    return found + _others(comparison) + _categories(comparison)
+    return found + _costs(comparison) + _others(comparison) + _categories(comparison)
 
 
 def notes(comparison: Comparison) -> list[str]:
@@ -170,6 +170,22 @@ def _grid(title: str, columns: Sequence[Column], comparison: Comparison) -> Grid
     kept = [at for at in range(len(columns)) if at == 0 or any(line[at] for line in lines)]
     head = tuple(columns[at][0] for at in kept)
     return Grid(title, head, tuple(tuple(line[at] for at in kept) for line in lines))
+
+
+def _costs(comparison: Comparison) -> list[Grid]:
+    found = []
+    for part in comparison.parts:
+        lines = []
+        rows = sorted({one.rows for one in part.costs})
+        for size in dict.fromkeys(one.batch_size for one in part.costs):
+            seconds = {one.rows: one.seconds for one in part.costs if one.batch_size == size}
+            relative = [_number(seconds[count] / seconds[1], 2) if count in seconds else "" for count in rows]
+            lines.append((str(size), f"{1000 * seconds[1]:.1f}", *relative))
+        shard = f", shard {part.shard}" if part.shard else ""
+        title = f"cost of a forward of n tokens of each text, over one of a single token{shard}"
+        if lines:
+            found.append(Grid(title, ("texts", "ms for n = 1", *[f"n = {count}" for count in rows]), tuple(lines)))
+    return found
 
 
 def _others(comparison: Comparison) -> list[Grid]:
