@@ -185,6 +185,20 @@ def test_rules_and_rows_of_transformers(compare: Call, model_folder: Path) -> No
     }
 
 
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        ((), {"temperature": 0.0}),
+        (("--top-p", "0.9"), {"top_p": 0.9}),
+        (("--temperature", "0.5", "--top-k", "4"), {"temperature": 0.5, "top_k": 4}),
+    ],
+)
+def test_texts_are_greedy_where_nothing_says_how_to_draw(compare: Call, asked: tuple[str, ...], told: Any) -> None:
+    settings = json.loads(compare("-d", "none", "--count", "1", *asked, *SHORT, "-f", "json")[1])["settings"]
+    assert settings["generation"] == {"max_new_tokens": 12} | told
+    assert settings["sampled"] == bool(asked)
+
+
 def test_shards_are_merged(compare: Call, run: Call, prompts: Path, tmp_path: Path) -> None:
     asked = ("-d", "ngram", "--prompts", prompts, "--no-adaptive", *SHORT)
     for shard in ("1/2", "2/2"):

@@ -62,7 +62,7 @@ def command(
     runs: Annotated[int, typer.Option("--runs", "--rounds", help="Interleaved repeats.", min=1)] = 3,
     max_new_tokens: Annotated[int | None, typer.Option(help=f"Most new tokens ({_TOKENS}).")] = None,
     batch_size: Annotated[str, typer.Option(help="Texts at once; several, such as 1,2,4, give rows of each.")] = "1",
-    temperature: Annotated[float | None, typer.Option(help="0, which is greedy, by default.")] = None,
+    temperature: Annotated[float | None, typer.Option(help="0 is greedy, and the default without a filter.")] = None,
     top_k: Annotated[int | None, typer.Option(help="Sample from the k likeliest tokens; 0 from all.")] = None,
     top_p: Annotated[float | None, typer.Option(help="Sample from the likeliest tokens of this mass.")] = None,
     seed: Annotated[int | None, typer.Option(help=f"Every prompt's is derived from it ({_SEED}).")] = None,
@@ -129,7 +129,6 @@ def command(
     read = first_of_each(read_prompts(prompts) if prompts else BUILTIN, each)[:count]
     read = [replace(one, later=one.later[: turns - 1]) if turns else one for one in read]
     with quiet():
-        drafts = acceptance_only
         lineup(words, rules=rules, batch_sizes=sizes)  # a wrong drafter is found before a model is loaded for it
         target = load(
             name,
@@ -143,12 +142,13 @@ def command(
             words,
             rules=rules,
             batch_sizes=sizes,
-            baseline=not drafts,
+            baseline=not acceptance_only,
             with_hf=with_hf,
             assistant=assistant,
             static=target.info.device.type == "cuda",
         )
-        settings = _settings(target, name, given, sizes, 1 if drafts else runs, shard, longest, drafts)
+        repeats = 1 if acceptance_only else runs
+        settings = _settings(target, name, given, sizes, repeats, shard, longest, acceptance_only)
         if longest is not None:
             read = [cut(target, one, longest, settings.chat) for one in read]
         asked = _Asked(settings, read, texts=prompts is None)
@@ -178,7 +178,8 @@ def _settings(
     options = dict(given)
     seed, adaptive = options.pop("seed", _SEED), options.pop("adaptive", not acceptance_only)
     chat = options.pop("chat", None)
-    generation = {"max_new_tokens": _TOKENS, "temperature": 0.0} | options
+    greedy = {} if options.keys() & {"temperature", "top_k", "top_p"} else {"temperature": 0.0}
+    generation = {"max_new_tokens": _TOKENS} | greedy | options
     request = read_request(target, [0], generation | {"seed": seed})
     return Settings(
         model=model,

@@ -214,7 +214,7 @@ class _Work:
         began = time.monotonic()
         try:
             made = self._run(entry, [task for task, _ in tasks], repeat)
-        except (OutriderError, ArithmeticError, RuntimeError, ValueError, TypeError, LookupError, MemoryError) as error:
+        except Exception as error:  # whatever goes wrong with one row, the others finish
             entry.error = str(error) if isinstance(error, OutriderError) else first_line(error)
             self._total -= self._each - entry.runs
             return
