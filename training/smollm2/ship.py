@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from outrider.compare import files
+from outrider.compare.files import dumps, read
 from outrider.compare.result import Comparison, Figures
 
 SHIPPED: Final = Path(__file__).parents[2] / "drafters/outrider_drafters/heads/smollm2"
@@ -29,8 +29,8 @@ def main(build: Path, drafter: str, runs: Sequence[Path]) -> None:
     out.mkdir(parents=True, exist_ok=True)
     for name in HEADS:
         shutil.copyfile(build / drafter / name, out / name)
-    measured = [files.read(path) for path in runs]
-    (out / "figures.json").write_text("".join(f"{files.dumps(_without_texts(one))}\n" for one in measured))
+    measured = [read(path) for path in runs]
+    (out / "figures.json").write_text("".join(f"{dumps(_without_texts(one))}\n" for one in measured))
     (out / "README.md").write_text("\n".join(card(build, drafter, measured)) + "\n", encoding="utf-8")
 
 
