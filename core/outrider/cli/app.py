@@ -25,6 +25,8 @@ from outrider.cli import (
 )
 from outrider.errors import OutriderError
 
+_INTERRUPTED: Final = 130
+
 app = typer.Typer(
     name="outrider",
     help="Lossless speculative decoding: the model's own text, sooner, with a drafter picked by name.",
@@ -73,13 +75,15 @@ def run_app(application: typer.Typer, arguments: list[str], name: str) -> int:
     try:
         status = command.main(arguments or ["--help"], prog_name=name, standalone_mode=False)
         sys.stdout.flush()
+        if status == _INTERRUPTED:  # typer makes a status of Ctrl-C itself, and says nothing
+            raise KeyboardInterrupt
     except OutriderError as error:
         return _fail(str(error), error.exit_status)
     except _UsageError as error:
         return _fail(error.format_message().replace("Value error, ", ""), 2)
     except (KeyboardInterrupt, typer.Abort):
         print("\ninterrupted", file=sys.stderr)  # noqa: T201
-        return 130
+        return _INTERRUPTED
     except (BrokenPipeError, SystemExit) as error:
         # Whoever read us has seen enough, which typer turns into an exit of its own; Python would complain at its end.
         if isinstance(error, SystemExit) and not isinstance(error.__context__, BrokenPipeError):

@@ -219,7 +219,7 @@ def _finish(measurement: Measurement, asked: _Asked, save: Path | None, trace: P
     asking = Asking(measurement.target, chat=asked.settings.chat, seed=asked.settings.seed, texts=asked.texts)
     said = shard_of(conversations(asked.prompts), None, 1)
     found = with_figures(explained(found, measurement.target, asking, said))
-    failure: OSError | None = measurement.stopped if isinstance(measurement.stopped, OSError) else None
+    failure = measurement.stopped
     if save is not None:
         try:
             save_comparison(found, save)
@@ -228,9 +228,6 @@ def _finish(measurement: Measurement, asked: _Asked, save: Path | None, trace: P
     show(found, how)
     if failure is not None:
         raise failure
-    if measurement.stopped is not None:
-        typer.echo("interrupted", err=True)
-        return 130
     return status(found)
 
 
