@@ -37,7 +37,7 @@ def grids(comparison: Comparison) -> list[Grid]:
     """Return what rows bring, where their time goes, and, where prompts have categories, tokens a step by category."""
     quick, counts_only = fastest(comparison), comparison.settings.acceptance_only
     brings: list[Column] = [
-        ("row", lambda row, _: f"{row.name} (fastest)" if row.name == quick else row.name),
+        ("row", lambda row, _: f"{row.name} (fastest)" if row.name in quick else row.name),
         ("tokens/s", lambda _, one: _estimate(one.tokens_per_second, 1)),
         ("speed-up", lambda row, one: "baseline" if row.name == row.baseline else _estimate(one.speed_up, 2, "x")),
         ("with prefill", lambda _, one: _number(one.whole_speed_up, 2, "x")),
@@ -101,12 +101,15 @@ def what_of(comparison: Comparison) -> str:
     )
 
 
-def fastest(comparison: Comparison) -> str | None:
-    """Return the name of the fastest row by tokens a second; of several batch sizes each has its own fastest, so none is."""
-    if len(comparison.settings.batch_sizes) > 1 or comparison.settings.acceptance_only:
-        return None
-    rates = {one.row: one.tokens_per_second.value for one in comparison.figures if one.tokens_per_second}
-    return max(rates, key=lambda name: rates[name]) if len(rates) > 1 else None
+def fastest(comparison: Comparison) -> frozenset[str]:
+    """Return the names of the rows with the most tokens a second, one of every batch size; failed and wrong ones apart."""
+    if comparison.settings.acceptance_only:
+        return frozenset()
+    sizes: dict[int, dict[str, float]] = {}
+    for row, one in zip(comparison.rows, comparison.figures, strict=True):
+        if one.tokens_per_second and not row.error and one.verdict.kind != "fault":
+            sizes.setdefault(row.batch_size, {})[row.name] = one.tokens_per_second.value
+    return frozenset(max(rates, key=lambda name: rates[name]) for rates in sizes.values() if len(rates) > 1)
 
 
 def verdict(one: Figures) -> str:
