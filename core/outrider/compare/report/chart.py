@@ -130,7 +130,11 @@ def doublings(label: str, values: Sequence[int]) -> Axis:
     """Return an axis of equal ratios, with a mark at every power of two."""
     last = max(1, math.ceil(math.log2(max(values))))
     return Axis(
-        label, 1.0, 2.0**last, tuple(Tick(round(100 * at / last, 3), str(2**at)) for at in range(last + 1)), doubling=True
+        label,
+        1.0,
+        2.0**last,
+        tuple(Tick(round(100 * at / last, 3), str(2**at)) for at in range(last + 1)),
+        doubling=True,
     )
 
 

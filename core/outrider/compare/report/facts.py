@@ -58,9 +58,7 @@ def quiet(noise: Noise) -> list[Fact]:
 
 def prompts(comparison: Comparison) -> Grid:
     """Return the prompts."""
-    lines = tuple(
-        (one.name, one.category, str(one.tokens), one.digest, one.text or "") for one in comparison.prompts
-    )
+    lines = tuple((one.name, one.category, str(one.tokens), one.digest, one.text or "") for one in comparison.prompts)
     return Grid("prompts", ("prompt", "category", "tokens", "digest", "what the user says"), lines)
 
 
@@ -74,8 +72,19 @@ def counterfactual(comparison: Comparison) -> Grid | None:
     for one in told:
         has = one.mean_acceptance_length
         others = [one.counterfactual_length.get(rule) for rule in rules]
-        lines.append((one.row, "" if has is None else f"{has.value:.2f}", *["" if x is None else f"{x:.2f}" for x in others]))
+        lines.append(
+            (one.row, "" if has is None else f"{has.value:.2f}", *["" if x is None else f"{x:.2f}" for x in others])
+        )
     return Grid("tokens a step under other rules", ("row", "as it was", *rules), tuple(lines))
+
+
+def best(grid: Grid) -> list[int | None]:
+    """Return for every column of numbers the line that has the most; None where there are none."""
+    found: list[int | None] = [None]
+    for column in list(zip(*grid.lines, strict=True))[1:]:
+        told = [at for at, cell in enumerate(column) if cell]
+        found.append(max(told, key=lambda at: float(column[at]), default=None))
+    return found
 
 
 def _machine(key: str, value: Any) -> Fact:

@@ -39,11 +39,15 @@ def _texts(comparison: Comparison) -> list[str]:
             kinds.setdefault(one.verdict.kind, []).append(row.name)
     said = []
     if "fault" in kinds:
-        said.append(f"FAULT: texts that are not plain decoding's, and that rounding can't account for: {_list(kinds['fault'])}.")
+        said.append(
+            f"FAULT: texts that are not plain decoding's, and that rounding can't account for: {_list(kinds['fault'])}."
+        )
     if "failed" in kinds:
         said.append(f"FAILED before the end: {_list(kinds['failed'])}.")
     if "near ties" in kinds:
-        said.append(f"Texts part from plain decoding's only where rounding decides between near ties: {_list(kinds['near ties'])}.")
+        said.append(
+            f"Texts part from plain decoding's only where rounding decides between near ties: {_list(kinds['near ties'])}."
+        )
     if "identical" in kinds and len(kinds) == 1:
         said.append("Every text of every row is plain decoding's own, token by token.")
     elif "identical" in kinds:

@@ -85,7 +85,7 @@ def speed_ups(comparison: Comparison) -> Strips | None:
     told = [(row, one.speed_up) for row, one in pairs(comparison) if one.speed_up and row.name != row.baseline]
     if not told:
         return None
-    over = axis("times as fast as plain decoding", [1.0, *(one.high for _, one in told)], unit="×")
+    over = axis("times as fast as plain decoding", [1.0, *(one.high for _, one in told)], unit="x")
     return Strips(over, tuple(_speed_up(row, one, over) for row, one in told), over.at(1.0))
 
 
@@ -103,7 +103,15 @@ def needs(comparison: Comparison) -> Strips | None:
     for row, has, need in told:
         judged = "better" if has >= need else "worse"
         spans.append(
-            Span(row.name, over.at(need), over.at(has), over.at(has), f"{has:.2f} of {need:.2f}", judged, f"{has / need:.2f}×")
+            Span(
+                row.name,
+                over.at(need),
+                over.at(has),
+                over.at(has),
+                f"{has:.2f}, needs {need:.2f}",
+                judged,
+                "gains" if has >= need else "loses",
+            )
         )
     return Strips(over, tuple(spans))
 
@@ -162,13 +170,13 @@ def costs(comparison: Comparison) -> Chart | None:
     ]
     across = doublings("tokens scored for each text in one forward", [one.rows for _, found in curves for one in found])
     tops = [cost for _, found in curves for _, cost in _ratios(found)] + [has for _, _, has in points]
-    up = axis("cost, and tokens a step", tops, unit="×")
+    up = axis("lines: times the cost of one token; marks: tokens a step", tops)
     lines = [
         Line(
             name,
             -1 - at,
             tuple(
-                Point(across.at(rows), 100 - up.at(cost), f"{name}: {rows} tokens cost {cost:.2f}×")
+                Point(across.at(rows), 100 - up.at(cost), f"{name}: {rows} tokens cost {cost:.2f}x")
                 for rows, cost in _ratios(found)
             ),
         )
@@ -191,7 +199,7 @@ def by_batch(comparison: Comparison) -> list[Chart]:
     across = doublings("texts decoded together", sizes)
     found = []
     for title, name, unit in (
-        ("Speed-up over plain decoding of the same batch", "speed_up", "×"),
+        ("Speed-up over plain decoding of the same batch", "speed_up", "x"),
         ("Tokens a second, all texts together", "tokens_per_second", ""),
     ):
         told = {
@@ -203,7 +211,11 @@ def by_batch(comparison: Comparison) -> list[Chart]:
             continue
         up = axis(title, [*[one.high for _, one in told.values()], 1.0], unit=unit)
         lines = [
-            Line(who, number, tuple(_batch_point(told[who, size], across, up, unit) for size in sizes if (who, size) in told))
+            Line(
+                who,
+                number,
+                tuple(_batch_point(told[who, size], across, up, unit) for size in sizes if (who, size) in told),
+            )
             for who, number in styles(comparison).items()
         ]
         level = 100 - up.at(1.0) if name == "speed_up" else None
@@ -223,7 +235,7 @@ def _speed_up(row: Row, one: Estimate, over: Axis) -> Span:
         judged, words = "better", "faster"
     elif one.high < 1:
         judged, words = "worse", "slower"
-    said = f"{one.value:.2f}× ({one.low:.2f}-{one.high:.2f})"
+    said = f"{one.value:.2f}x ({one.low:.2f}-{one.high:.2f})"
     return Span(row.name, over.at(one.low), over.at(one.value), over.at(one.high), said, judged, words)
 
 

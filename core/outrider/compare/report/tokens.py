@@ -41,10 +41,10 @@ def packed(comparison: Comparison) -> str:
 def token_data(comparison: Comparison) -> dict[str, Any]:
     """Return the runs as the token view reads them.
 
-    Its keys: `tokens`, pairs of an id and its text as it is shown; `texts`, lists of numbers of tokens; `drafts`, what drafts would
-    have said; `prompts`; `rows`, names; and `runs`. A run has the numbers of its row, prompt, repeat and text, how many tokens came
-    from the prefill, columns of its steps (emitted, accepted, drafted, paused, the draft's text, microseconds), and its partings;
-    columns that are not known are empty.
+    Its keys: `tokens`, pairs of an id and its text as it is shown; `texts`, lists of numbers of tokens; `drafts`, what drafts
+    would have said; `prompts`; `rows`, names; and `runs`. A run has the numbers of its row, prompt, repeat and text, how many
+    tokens came from the prefill, columns of its steps (emitted, accepted, drafted, paused, the draft's text, microseconds), and
+    its partings; columns that are not known are empty.
     """
     tokens, texts, drafts = _Numbered(), _Numbered(), _Numbered()
     prompts = {one.index: at for at, one in enumerate(comparison.prompts)}
@@ -80,9 +80,7 @@ def _pairs(run: Run) -> list[tuple[int, str]]:
     """Return ids with their texts; ids alone where there is no tokenizer."""
     if not run.pieces:
         return [(token, f"{token} ") for token in run.token_ids]
-    return [
-        (token, visible_piece(piece) or NOT_TOLD) for token, piece in zip(run.token_ids, run.pieces, strict=True)
-    ]
+    return [(token, visible_piece(piece) or NOT_TOLD) for token, piece in zip(run.token_ids, run.pieces, strict=True)]
 
 
 def _drafts(run: Run) -> list[str]:
