@@ -126,16 +126,12 @@ def whole(label: str, last: int) -> Axis:
     return Axis(label, 0.5, last + 0.5, tuple(Tick(round(100 * (one - 0.5) / last, 3), str(one)) for one in named))
 
 
-def doublings(label: str, values: Sequence[int]) -> Axis:
-    """Return an axis of equal ratios, with a mark at every power of two."""
+def doublings(label: str, values: Sequence[int], *, room: float = 0.0) -> Axis:
+    """Return an axis of equal ratios, with a mark at every power of two, and room at its ends in doublings."""
     last = max(1, math.ceil(math.log2(max(values))))
-    return Axis(
-        label,
-        1.0,
-        2.0**last,
-        tuple(Tick(round(100 * at / last, 3), str(2**at)) for at in range(last + 1)),
-        doubling=True,
-    )
+    whole = last + 2 * room
+    ticks = tuple(Tick(round(100 * (at + room) / whole, 3), str(2**at)) for at in range(last + 1))
+    return Axis(label, 2.0**-room, 2.0 ** (last + room), ticks, doubling=True)
 
 
 def _round_step(least: float) -> float:

@@ -51,7 +51,7 @@ def _texts(comparison: Comparison) -> list[str]:
     if "identical" in kinds and len(kinds) == 1:
         said.append("Every text of every row is plain decoding's own, token by token.")
     elif "identical" in kinds:
-        said.append(f"Plain decoding's own texts, token by token: {_list(kinds['identical'])}.")
+        said.append(f"Identical to plain decoding, token by token: {_list(kinds['identical'])}.")
     if "not compared" in kinds:
         said.append(f"Texts not compared: {_list(kinds['not compared'])}.")
     return said

@@ -55,7 +55,7 @@ def page(comparison: Comparison) -> str:
         facts=facts,
         what=what_of(comparison),
         headline=headline(comparison),
-        warnings=[line.removeprefix(_WARNING).removeprefix(": ").strip() for line in said if line.startswith(_WARNING)],
+        warnings=[line.removeprefix(_WARNING).lstrip(": ") for line in said if line.startswith(_WARNING)],
         notes=[line for line in said if not line.startswith(_WARNING)],
         fastest=fastest(comparison),
         brings=tables[0],

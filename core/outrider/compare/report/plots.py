@@ -1,11 +1,11 @@
 """The plots of a report: what is drawn where, from the figures."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from outrider.compare.report.chart import Axis, Chart, Line, Point, axis, doublings, shares, whole
-from outrider.compare.result import Comparison, Estimate, Figures, ForwardCost, Part, Row
+from outrider.compare.result import Comparison, Estimate, Figures, ForwardCost, Row
 
 Pair = tuple[Row, Figures]
 
@@ -154,41 +154,37 @@ def time_shares(one: Figures) -> tuple[Share, ...]:
     return tuple(found)
 
 
-def costs(comparison: Comparison) -> Chart | None:
-    """Return the machine's cost curves, with rows as points: above its curve a row's forwards pay."""
-    curves = [
-        (_curve_name(comparison, part, size), found)
-        for part in comparison.parts
-        for size, found in _by_size(part.costs).items()
-    ]
+def costs(comparison: Comparison) -> list[Chart]:
+    """Return the machine's cost curves, one chart a batch size, with rows as points: above the curve their forwards pay."""
+    curves: dict[int, list[tuple[str, list[tuple[int, float]]]]] = {}
+    for part in comparison.parts:
+        for size, curve in _by_size(part.costs).items():
+            where = f"shard {part.shard}" if len(comparison.parts) > 1 else "cost of a forward"
+            curves.setdefault(size, []).append((where, curve))
     if not curves:
-        return None
+        return []
     points = [
         (row, one.mean_rows, one.mean_acceptance_length.value)
         for row, one in pairs(comparison)
         if one.mean_rows and one.mean_acceptance_length and one.drafted
     ]
-    across = doublings("tokens scored for each text in one forward", [one.rows for _, found in curves for one in found])
-    tops = [cost for _, found in curves for _, cost in _ratios(found)] + [has for _, _, has in points]
-    up = axis("lines: times the cost of one token; marks: tokens a step", tops)
-    lines = [
-        Line(
-            name,
-            -1 - at,
-            tuple(
-                Point(across.at(rows), 100 - up.at(cost), f"{name}: {rows} tokens cost {cost:.2f}x")
-                for rows, cost in _ratios(found)
-            ),
-        )
-        for at, (name, found) in enumerate(curves)
-    ]
+    every = [one for of in curves.values() for _, curve in of for one in curve]
+    across = doublings("tokens scored for each text in one forward", [rows for rows, _ in every])
+    up = axis(
+        "lines: times the cost of one token; marks: tokens a step",
+        [*(cost for _, cost in every), *(has for _, _, has in points)],
+    )
     numbers = styles(comparison)
-    for row, rows, has in points:
-        said = f"{row.name}: {rows:.1f} tokens a forward, {has:.2f} tokens a step"
-        lines.append(
-            Line(row.name, numbers[strategy(row)], (Point(across.at(rows), 100 - up.at(has), said),), joined=False)
-        )
-    return Chart("What a wider forward costs", across, up, tuple(lines))
+    found = []
+    for size, of in sorted(curves.items()):
+        lines = [Line(name, -1 - at, _curve(curve, across, up)) for at, (name, curve) in enumerate(of)]
+        for row, rows, has in points:
+            said = f"{row.name}: {rows:.1f} tokens a forward, {has:.2f} tokens a step"
+            mark = (Point(across.at(rows), 100 - up.at(has), said),)
+            if row.batch_size == size:
+                lines.append(Line(strategy(row), numbers[strategy(row)], mark, joined=False))
+        found.append(Chart(f"Texts in a forward: {size}", across, up, tuple(lines)))
+    return found
 
 
 def by_batch(comparison: Comparison) -> list[Chart]:
@@ -196,11 +192,11 @@ def by_batch(comparison: Comparison) -> list[Chart]:
     sizes = sorted({row.batch_size for row in comparison.rows})
     if len(sizes) < 2:
         return []
-    across = doublings("texts decoded together", sizes)
+    across = doublings("texts decoded together", sizes, room=0.3)
     found = []
-    for title, name, unit in (
-        ("Speed-up over plain decoding of the same batch", "speed_up", "x"),
-        ("Tokens a second, all texts together", "tokens_per_second", ""),
+    for title, name, label, unit in (
+        ("Speed-up over plain decoding of the same batch", "speed_up", "times as fast", "x"),
+        ("Tokens a second, all texts together", "tokens_per_second", "tokens a second", ""),
     ):
         told = {
             (strategy(row), row.batch_size): (row, getattr(one, name))
@@ -209,24 +205,24 @@ def by_batch(comparison: Comparison) -> list[Chart]:
         }
         if not told:
             continue
-        up = axis(title, [*[one.high for _, one in told.values()], 1.0], unit=unit)
-        lines = [
-            Line(
-                who,
-                number,
-                tuple(_batch_point(told[who, size], across, up, unit) for size in sizes if (who, size) in told),
-            )
-            for who, number in styles(comparison).items()
-        ]
+        up = axis(label, [*[one.high for _, one in told.values()], 1.0], unit=unit)
+        who = [one for one in styles(comparison) if any((one, size) in told for size in sizes)]
+        lines = []
+        for at, one in enumerate(who):
+            aside = 1.2 * (at - (len(who) - 1) / 2)  # percent, so that intervals at one size lie side by side
+            points = [_batch_point(told[one, size], across, up, aside, unit) for size in sizes if (one, size) in told]
+            lines.append(Line(one, styles(comparison)[one], tuple(points)))
         level = 100 - up.at(1.0) if name == "speed_up" else None
-        found.append(Chart(title, across, up, tuple(one for one in lines if one.points), level, "plain decoding"))
+        found.append(Chart(title, across, up, tuple(lines), level, "plain decoding"))
     return found
 
 
-def _batch_point(told: tuple[Row, Estimate], across: Axis, up: Axis, unit: str) -> Point:
+def _batch_point(told: tuple[Row, Estimate], across: Axis, up: Axis, aside: float, unit: str) -> Point:
     row, one = told
     said = f"{row.name}: {one.value:.2f}{unit} ({one.low:.2f}-{one.high:.2f})"
-    return Point(across.at(row.batch_size), 100 - up.at(one.value), said, 100 - up.at(one.low), 100 - up.at(one.high))
+    return Point(
+        across.at(row.batch_size) + aside, 100 - up.at(one.value), said, 100 - up.at(one.low), 100 - up.at(one.high)
+    )
 
 
 def _speed_up(row: Row, one: Estimate, over: Axis) -> Span:
@@ -239,18 +235,19 @@ def _speed_up(row: Row, one: Estimate, over: Axis) -> Span:
     return Span(row.name, over.at(one.low), over.at(one.value), over.at(one.high), said, judged, words)
 
 
-def _curve_name(comparison: Comparison, part: Part, size: int) -> str:
-    where = f", shard {part.shard}" if len(comparison.parts) > 1 else ""
-    return f"batch of {size}{where}"
+def _curve(curve: Sequence[tuple[int, float]], across: Axis, up: Axis) -> tuple[Point, ...]:
+    return tuple(
+        Point(across.at(rows), 100 - up.at(cost), f"{rows} tokens cost {cost:.2f}x one") for rows, cost in curve
+    )
 
 
-def _by_size(found: Sequence[ForwardCost]) -> Mapping[int, list[ForwardCost]]:
+def _by_size(found: Sequence[ForwardCost]) -> dict[int, list[tuple[int, float]]]:
+    """Return T(n)/T(1) by n, for every batch size whose T(1) was measured."""
     sizes: dict[int, list[ForwardCost]] = {}
     for one in sorted(found, key=lambda one: one.rows):
         sizes.setdefault(one.batch_size, []).append(one)
-    return {size: costs for size, costs in sizes.items() if costs[0].rows == 1 and costs[0].seconds}
-
-
-def _ratios(found: Sequence[ForwardCost]) -> list[tuple[int, float]]:
-    """Return T(n)/T(1) by n."""
-    return [(one.rows, one.seconds / found[0].seconds) for one in found]
+    return {
+        size: [(one.rows, one.seconds / costs[0].seconds) for one in costs]
+        for size, costs in sizes.items()
+        if costs[0].rows == 1 and costs[0].seconds
+    }
