@@ -290,6 +290,7 @@ def test_partings_are_marked(browser: Any, comparison: Comparison, tmp_path: Pat
     assert titles[0].endswith(f"; plain decoding says {comparison.runs[0].pieces[3]}: near tie, a gap of 0.001")
     assert titles[1].endswith("; plain decoding says id 1000000: fault")
     assert len(texts(opened, "#text .parted.fault")) == 1
+    assert [one.split(":")[0] for one in texts(opened, "#partings li")] == ["token 2", "token 5"]
 
 
 def test_hostile_texts_are_only_shown(browser: Any, tmp_path: Path) -> None:

@@ -58,12 +58,15 @@ const start = (data) => {
     made.title = `token ${at}: id ${id}, ${kind}`;
     const found = parted.get(at);
     if (found) {
-      const [, verdict, gap, plain] = found;
-      made.classList.add("parted", verdict === "fault" ? "fault" : "tie");
-      const near = gap === null ? "" : `, a gap of ${gap}`;
-      made.title += `; plain decoding says ${ids.get(plain) ?? `id ${plain}`}: ${verdict}${near}`;
+      made.classList.add("parted", found[1] === "fault" ? "fault" : "tie");
+      made.title += `; ${parting(found)}`;
     }
     return made;
+  };
+
+  const parting = ([, verdict, gap, plain]) => {
+    const near = gap === null ? "" : `, a gap of ${gap}`;
+    return `plain decoding says ${ids.get(plain) ?? `id ${plain}`}: ${verdict}${near}`;
   };
 
   const stepNode = (run, step, from, text, parted) => {
@@ -89,6 +92,8 @@ const start = (data) => {
     const run = of(chosen.row, chosen.prompt, chosen.repeat);
     const mine = data.runs.filter((one) => one.row === chosen.row);
     $("text").replaceChildren();
+    const parts = (run?.partings ?? []).map((one) => element("li", "", `token ${one[0]}: ${parting(one)}`));
+    $("partings").replaceChildren(...parts);
     fill($("counts-this"), run ? counted(data, [run]) : []);
     fill($("counts-all"), counted(data, mine));
     $("at").max = run ? run.emitted.length : 0;
@@ -139,8 +144,7 @@ const start = (data) => {
 
   const choosePrompt = () => {
     const prompt = data.prompts[chosen.prompt];
-    $("asked-text").textContent =
-      prompt.text ?? "Its text is not kept in this file.";
+    $("asked-text").textContent = prompt.text ?? "Its text is not kept in this file.";
     $("asked").querySelector("summary").textContent = `The prompt: ${prompt.tokens} tokens`;
     show();
   };
