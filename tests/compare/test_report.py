@@ -356,7 +356,41 @@ def test_other_rules_have_a_table_where_they_are_known(comparison: Comparison, r
         for run in comparison.runs
     )
     told = parsed(page(with_figures(replace(comparison, runs=runs)))).by_id("counterfactual").all("table")[0].lines()
-    assert told == [["ngram", "1.84", "2.00"]]
+    assert told == [["ngram", "2.00"]]
+
+
+def test_categories_are_recounted(report: Node, comparison: Comparison) -> None:
+    kinds = {one.index: one.category for one in comparison.prompts}
+    lengths, speeds = report.by_id("categories").all("table")
+    head = [one.text for one in lengths.all("thead")[0].all("th")[1:]]
+    assert head == list(dict.fromkeys(kinds.values()))
+    for row, line in zip(comparison.rows, lengths.lines(), strict=True):
+        runs = [[run for run in comparison.of(row.name) if kinds[run.prompt] == kind] for kind in head]
+        has = [sum(run.step_tokens for run in of) / sum(len(run.steps) for run in of) for of in runs]
+        assert line[0].split(" baseline")[0] == row.name
+        assert list(map(float, line[1:])) == pytest.approx(has, abs=0.006)
+    assert [line[0].split(" baseline")[0] for line in speeds.lines()] == [row.name for row in comparison.rows]
+    for table in (lengths, speeds):
+        for column in range(1, 3):
+            cells = [line.all("td")[column - 1] for line in table.all("tbody")[0].all("tr")]
+            (best,) = [one.text for one in cells if "class" in one.attributes]
+            assert float(best) == max(float(one.text) for one in cells)
+
+
+def test_every_line_of_a_table_is_marked_by_its_own_row(comparison: Comparison) -> None:
+    rows = tuple(replace(row, error="no") if row.name == "lookahead[window=3]" else row for row in comparison.rows)
+    runs = tuple(
+        replace(run, counterfactual={"block": float(len(run.steps))}) if run.row != "none" else run
+        for run in comparison.runs
+    )
+    report = parsed(page(with_figures(replace(comparison, rows=rows, runs=runs))))
+    for table in report.all("table"):
+        for line in table.all("tr", "bad"):
+            assert line.all("th")[0].text == "lookahead[window=3]"
+        for line in table.all("tr", "baseline"):
+            assert line.all("th")[0].text == "none baseline"
+    assert len(report.all("tr", "bad")) == 5
+    assert report.by_id("costs").all("table")[0].lines()[0][0] == "1"
 
 
 def test_hundreds_of_prompts_stay_small_and_near_the_texts_size() -> None:

@@ -66,7 +66,7 @@ def grids(comparison: Comparison) -> list[Grid]:
     if counts_only:
         leaves = {"speed-up", "with prefill", "break-even", "tokens/s"}
         found[0] = _grid(what_of(comparison), [one for one in brings if one[0] not in leaves], comparison)
-    return found + _costs(comparison) + _others(comparison) + _categories(comparison)
+    return found + costs(comparison) + other_rules(comparison) + categories(comparison)
 
 
 def notes(comparison: Comparison) -> list[str]:
@@ -175,7 +175,8 @@ def _grid(title: str, columns: Sequence[Column], comparison: Comparison) -> Grid
     return Grid(title, head, tuple(tuple(line[at] for at in kept) for line in lines))
 
 
-def _costs(comparison: Comparison) -> list[Grid]:
+def costs(comparison: Comparison) -> list[Grid]:
+    """Return what forwards cost, a table for every machine."""
     found = []
     for part in comparison.parts:
         lines = []
@@ -191,7 +192,8 @@ def _costs(comparison: Comparison) -> list[Grid]:
     return found
 
 
-def _others(comparison: Comparison) -> list[Grid]:
+def other_rules(comparison: Comparison) -> list[Grid]:
+    """Return what other rules would be expected to bring; nothing where no row can tell."""
     told = [one for one in comparison.figures if one.counterfactual_length]
     rules = list(dict.fromkeys(rule for one in told for rule in one.counterfactual_length))
     lines = tuple((one.row, *[_number(one.counterfactual_length.get(rule), 2) for rule in rules]) for one in told)
@@ -199,7 +201,8 @@ def _others(comparison: Comparison) -> list[Grid]:
     return [Grid(title, ("row", *rules), lines)] if lines else []
 
 
-def _categories(comparison: Comparison) -> list[Grid]:
+def categories(comparison: Comparison) -> list[Grid]:
+    """Return tokens a step and speed-up by category; nothing where there are none."""
     names = list(dict.fromkeys(part.category for one in comparison.figures for part in one.by_category))
     if not names:
         return []

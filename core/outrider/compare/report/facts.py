@@ -62,22 +62,6 @@ def prompts(comparison: Comparison) -> Grid:
     return Grid("prompts", ("prompt", "category", "tokens", "digest", "what the user says"), lines)
 
 
-def counterfactual(comparison: Comparison) -> Grid | None:
-    """Return what other rules would be expected to bring on the same drafts."""
-    told = [one for one in comparison.figures if one.counterfactual_length]
-    rules = list(dict.fromkeys(rule for one in told for rule in one.counterfactual_length))
-    if not rules:
-        return None
-    lines = []
-    for one in told:
-        has = one.mean_acceptance_length
-        others = [one.counterfactual_length.get(rule) for rule in rules]
-        lines.append(
-            (one.row, "" if has is None else f"{has.value:.2f}", *["" if x is None else f"{x:.2f}" for x in others])
-        )
-    return Grid("tokens a step under other rules", ("row", "as it was", *rules), tuple(lines))
-
-
 def best(grid: Grid) -> list[int | None]:
     """Return for every column of numbers the line that has the most; None where there are none."""
     found: list[int | None] = [None]

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from outrider.compare import files as comparisons
+from outrider.compare import table
 from outrider.compare.pooled import with_figures
 from outrider.compare.report import facts, plots
 from outrider.compare.report.headline import headline
@@ -47,7 +48,7 @@ def page(comparison: Comparison) -> str:
         comparison = with_figures(comparison)
     style, script = (_asset(name) for name in ("report.css", "report.js"))
     tokens, said = packed(comparison), notes(comparison)
-    tables = grids(comparison)
+    brings, goes, *_ = grids(comparison)
     return environment.get_template("page.html.j2").render(
         comparison=comparison,
         pairs=plots.pairs(comparison),
@@ -58,9 +59,10 @@ def page(comparison: Comparison) -> str:
         warnings=[line.removeprefix(_WARNING).lstrip(": ") for line in said if line.startswith(_WARNING)],
         notes=[line for line in said if not line.startswith(_WARNING)],
         fastest=fastest(comparison),
-        brings=tables[0],
-        goes=tables[1],
-        categories=tables[2:],
+        rows={row.name: (row, one) for row, one in plots.pairs(comparison)},
+        brings=brings,
+        goes=goes,
+        table=table,
         tokens=tokens,
         style=_safe(style),
         script=_safe(script),
