@@ -141,6 +141,54 @@ def test_plots_show_the_figures(report: Node, comparison: Comparison) -> None:
         )
 
 
+def percent(node: Node, name: str) -> float:
+    return float(str(node.attributes[name]).removesuffix("%"))
+
+
+def test_marks_lie_where_their_values_are(report: Node, comparison: Comparison) -> None:
+    speed = report.by_id("speed")
+    end = number(speed.all("div", "scale")[0].all("text")[-2].text)
+    assert percent(speed.all("line", "level")[0], "x1") == pytest.approx(100 / end, abs=0.01)
+    for one, strip in zip(comparison.figures[1:], speed.all("div", "strip")[:-1], strict=True):
+        assert one.speed_up is not None
+        low, value, high = (100 * at / end for at in (one.speed_up.low, one.speed_up.value, one.speed_up.high))
+        (span,), (has,) = strip.all("line", "span"), strip.all("circle", "has")
+        found = [percent(span, "x1"), percent(has, "cx"), percent(span, "x2")]
+        assert found == pytest.approx([low, value, high], abs=0.01)
+    needs = report.by_id("needs")
+    end = number(needs.all("div", "scale")[0].all("text")[-2].text)
+    for one, strip in zip(comparison.figures[1:], needs.all("div", "strip")[:-1], strict=True):
+        assert one.mean_acceptance_length is not None
+        assert one.break_even_length is not None
+        found = [percent(strip.all("circle", kind)[0], "cx") for kind in ("has", "need")]
+        assert found == pytest.approx(
+            [100 * at / end for at in (one.mean_acceptance_length.value, one.break_even_length)], abs=0.01
+        )
+    drafting = [one for one in comparison.figures if one.acceptance_by_depth]
+    for at, name in enumerate(("acceptance_by_depth", "conditional_acceptance_by_depth")):
+        groups = report.by_id("acceptance").all("figure")[at].all("svg", "plot")[0].all("g")
+        for one, group in zip(drafting, groups, strict=True):
+            found = [percent(mark, "y") for mark in group.all("svg", "point")]
+            assert found == pytest.approx([100 - 100 * value for value in getattr(one, name)], abs=0.01)
+
+
+def test_the_cost_curve_is_that_of_the_measured_forwards(report: Node, comparison: Comparison) -> None:
+    (figure,) = report.by_id("costs").all("figure")
+    first, *_ = comparison.parts[0].costs
+    wanted = [f"{one.rows} tokens cost {one.seconds / first.seconds:.2f}x one" for one in comparison.parts[0].costs]
+    said = [item.text for item in figure.all("ul", "numbers")[0].all("li")]
+    assert said[: len(wanted)] == wanted
+    drafting = [one for one in comparison.figures if one.drafted and one.mean_acceptance_length]
+    assert len(said) == len(wanted) + len(drafting)
+    end = number(next(one.text for one in figure.all("text") if one.attributes.get("y") == "0.0%"))
+    marks = figure.all("svg", "plot")[0].all("g")[1:]
+    for one, mark in zip(drafting, marks, strict=True):
+        assert one.mean_acceptance_length is not None
+        assert percent(mark.all("svg", "point")[0], "y") == pytest.approx(
+            100 - 100 * one.mean_acceptance_length.value / end, abs=0.01
+        )
+
+
 def test_time_is_shared_out_as_the_runs_say(report: Node, comparison: Comparison) -> None:
     for row, strip in zip(comparison.rows, report.by_id("time").all("div", "strip"), strict=True):
         widths = [float(str(one.attributes["width"]).rstrip("%")) for one in strip.all("rect")]
