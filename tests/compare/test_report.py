@@ -20,7 +20,7 @@ from outrider.compare.pooled import with_figures
 from outrider.compare.report.chart import axis, doublings, whole
 from outrider.compare.report.page import page, write_report
 from outrider.compare.report.visible import visible, visible_piece
-from outrider.compare.result import Comparison, Parting, Run
+from outrider.compare.result import Comparison, Estimate, Parting, Run
 from outrider.errors import InputError
 
 SECTIONS = ("headline", "what", "table", "speed", "needs", "time", "acceptance", "costs", "categories", "tokens")
@@ -326,6 +326,38 @@ def test_a_fault_is_said_loudly_and_is_never_the_fastest(comparison: Comparison)
     assert "fastest" not in main_table(report).all("tr", "bad")[0].text
     data = token_data(report)
     assert [3, "fault", 4.0, 2] in [one for run in data["runs"] for one in run["partings"]]
+
+
+@pytest.mark.parametrize(
+    ("rate", "speed_up", "said"),
+    [
+        (900.0, (1.5, 1.2, 1.8), "ngram is the fastest, 1.50 times plain decoding (1.20-1.80)."),
+        (
+            900.0,
+            (1.5, 0.9, 1.8),
+            "ngram is the fastest, 1.50 times plain decoding (0.90-1.80); the interval holds 1, so it may be",
+        ),
+        (100.0, (0.5, 0.4, 0.6), "Nothing is faster than plain decoding: do not speculate here."),
+    ],
+)
+def test_the_headline_says_what_follows(
+    rate: float, speed_up: tuple[float, float, float], said: str, comparison: Comparison
+) -> None:
+    plain, drafter = comparison.figures[:2]
+    value, low, high = speed_up
+    figures = (
+        replace(plain, tokens_per_second=Estimate(value=300.0, low=290.0, high=310.0)),
+        replace(
+            drafter,
+            tokens_per_second=Estimate(value=rate, low=rate, high=rate),
+            speed_up=Estimate(value=value, low=low, high=high),
+        ),
+    )
+    runs = tuple(run for run in comparison.runs if run.row in ("none", "ngram"))
+    found = replace(comparison, rows=comparison.rows[:2], runs=runs, figures=figures)
+    first, second = (one.text for one in parsed(page(found)).by_id("headline").all("li"))
+    assert first.startswith(said)
+    assert second == "Every text of every row is plain decoding's own, token by token."
 
 
 def test_figures_that_are_missing_are_worked_out(comparison: Comparison) -> None:
