@@ -21,6 +21,7 @@ from outrider.cli import (
     merge,
     plugin,
     plugins,
+    report,
     train,
 )
 from outrider.errors import OutriderError
@@ -42,6 +43,7 @@ app.command("generate")(generate.command)
 app.command("compare")(compare.command)
 app.command("diff")(diff.command)
 app.command("merge")(merge.command)
+app.command("report")(report.command)
 app.command("inspect")(inspect.command)
 app.add_typer(heads.app, name="heads")
 app.add_typer(data.app, name="data")

@@ -34,10 +34,19 @@ def save(comparison: Comparison, path: Path) -> None:
     Raises:
         OSError: it can't be written.
     """
+    write(dumps(comparison) + "\n", path)
+
+
+def write(text: str, path: Path) -> None:
+    """Write a text; the file is there whole or as it was before.
+
+    Raises:
+        OSError: it can't be written.
+    """
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with beside.open("w", encoding="utf-8") as file:
-            file.write(dumps(comparison) + "\n")
+            file.write(text)
         beside.replace(path)
     finally:
         beside.unlink(missing_ok=True)

@@ -37,7 +37,7 @@ def grids(comparison: Comparison) -> list[Grid]:
     """Return what rows bring, where their time goes, and, where prompts have categories, tokens a step by category."""
     quick, counts_only = fastest(comparison), comparison.settings.acceptance_only
     brings: list[Column] = [
-        ("row", lambda row, _: f"{row.name} (fastest)" if row.name == quick else row.name),
+        ("row", lambda row, _: f"{row.name} (fastest)" if row.name in quick else row.name),
         ("tokens/s", lambda _, one: _estimate(one.tokens_per_second, 1)),
         ("speed-up", lambda row, one: "baseline" if row.name == row.baseline else _estimate(one.speed_up, 2, "x")),
         ("with prefill", lambda _, one: _number(one.whole_speed_up, 2, "x")),
@@ -66,7 +66,7 @@ def grids(comparison: Comparison) -> list[Grid]:
     if counts_only:
         leaves = {"speed-up", "with prefill", "break-even", "tokens/s"}
         found[0] = _grid(what_of(comparison), [one for one in brings if one[0] not in leaves], comparison)
-    return found + _costs(comparison) + _others(comparison) + _categories(comparison)
+    return found + costs(comparison) + other_rules(comparison) + categories(comparison)
 
 
 def notes(comparison: Comparison) -> list[str]:
@@ -101,12 +101,15 @@ def what_of(comparison: Comparison) -> str:
     )
 
 
-def fastest(comparison: Comparison) -> str | None:
-    """Return the name of the fastest row by tokens a second; of several batch sizes each has its own fastest, so none is."""
-    if len(comparison.settings.batch_sizes) > 1 or comparison.settings.acceptance_only:
-        return None
-    rates = {one.row: one.tokens_per_second.value for one in comparison.figures if one.tokens_per_second}
-    return max(rates, key=lambda name: rates[name]) if len(rates) > 1 else None
+def fastest(comparison: Comparison) -> frozenset[str]:
+    """Return the names of the rows with the most tokens a second, one of every batch size; failed and wrong ones apart."""
+    if comparison.settings.acceptance_only:
+        return frozenset()
+    sizes: dict[int, dict[str, float]] = {}
+    for row, one in zip(comparison.rows, comparison.figures, strict=True):
+        if one.tokens_per_second and not row.error and one.verdict.kind != "fault":
+            sizes.setdefault(row.batch_size, {})[row.name] = one.tokens_per_second.value
+    return frozenset(max(rates, key=lambda name: rates[name]) for rates in sizes.values() if len(rates) > 1)
 
 
 def verdict(one: Figures) -> str:
@@ -172,7 +175,8 @@ def _grid(title: str, columns: Sequence[Column], comparison: Comparison) -> Grid
     return Grid(title, head, tuple(tuple(line[at] for at in kept) for line in lines))
 
 
-def _costs(comparison: Comparison) -> list[Grid]:
+def costs(comparison: Comparison) -> list[Grid]:
+    """Return what forwards cost, a table for every machine."""
     found = []
     for part in comparison.parts:
         lines = []
@@ -188,7 +192,8 @@ def _costs(comparison: Comparison) -> list[Grid]:
     return found
 
 
-def _others(comparison: Comparison) -> list[Grid]:
+def other_rules(comparison: Comparison) -> list[Grid]:
+    """Return what other rules would be expected to bring; nothing where no row can tell."""
     told = [one for one in comparison.figures if one.counterfactual_length]
     rules = list(dict.fromkeys(rule for one in told for rule in one.counterfactual_length))
     lines = tuple((one.row, *[_number(one.counterfactual_length.get(rule), 2) for rule in rules]) for one in told)
@@ -196,7 +201,8 @@ def _others(comparison: Comparison) -> list[Grid]:
     return [Grid(title, ("row", *rules), lines)] if lines else []
 
 
-def _categories(comparison: Comparison) -> list[Grid]:
+def categories(comparison: Comparison) -> list[Grid]:
+    """Return tokens a step and speed-up by category; nothing where there are none."""
     names = list(dict.fromkeys(part.category for one in comparison.figures for part in one.by_category))
     if not names:
         return []
