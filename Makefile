@@ -29,7 +29,7 @@ HEADS ?= training/smollm2/build
 .PHONY: help demo heads test test-full test-min test-plugins test-cuda matrix checks oracle lint format bench clean
 
 help:
-	@echo "make demo    the main job: plain decoding beside the ngram drafter on a real chat model"
+	@echo "make demo    the main job: every drafter beside plain decoding on a real chat model, with a report"
 	@echo "make heads   train the heads for the embedded model, from nothing (SCALE=0.01 for a trial; else many hours)"
 	@echo "make test    all tests (under 10 minutes)"
 	@echo "make test-full  the same with the long statistics (about half an hour)"
@@ -51,7 +51,9 @@ $(READY): pyproject.toml constraints.txt
 	@touch $@
 
 demo: $(READY)
-	@$(BIN)/python -m outrider.compare demo
+	@mkdir -p build
+	@$(BIN)/outrider fetch smollm2
+	@$(BIN)/outrider compare -m smollm2 --every --with-hf --max-new-tokens 64 --runs 2 --html build/demo.html
 
 heads: $(READY)
 	@OUTRIDER=$(abspath $(BIN))/outrider SCALE=$(SCALE) OUT=$(abspath $(HEADS)) training/smollm2/heads.sh

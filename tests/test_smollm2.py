@@ -10,11 +10,9 @@ import pytest
 import torch
 
 import outrider
-from outrider.compare.demo import demo
 from outrider.compare.prompts import BUILTIN
 from outrider.prompt import encode
 from outrider.prompt_file import NamedPrompt
-from outrider.verify.match import Verdict
 from support import Scripted, right_tree, transformers_generate
 
 CODE_EDIT = BUILTIN[1].text
@@ -99,16 +97,3 @@ def test_in_bfloat16_plain_decoding_is_that_of_generate(smollm2_folder: Path) ->
     ids = encode(target, BUILTIN[2].text)
     expected = transformers_generate(target.model, ids, max_new_tokens=32)
     assert list(outrider.generate(target, ids, "none", max_new_tokens=32).token_ids) == expected
-
-
-def test_the_demo_prints_its_table_and_finds_a_difference(
-    smollm2: outrider.Target, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    prompts = [NamedPrompt("count", "Count from one to ten.")]
-    assert demo(smollm2, "ngram", prompts, rounds=1, max_new_tokens=12)
-    shown = capsys.readouterr().out
-    assert "identical to" in shown
-    assert "yes" in shown
-    monkeypatch.setattr("outrider.verify.sampling.match", lambda tree, draw: Verdict((), 5))
-    assert not demo(smollm2, "ngram", prompts, rounds=1, max_new_tokens=12)
-    assert "NO" in capsys.readouterr().out

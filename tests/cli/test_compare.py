@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from typing import Any
 
 import pytest
 
+import outrider
 from compare.schemas import faults
 from outrider.cli.app import app, run_app
 from outrider.compare.files import read
@@ -166,6 +168,21 @@ def test_acceptance_alone(compare: Call, prompts: Path) -> None:
     assert "tokens/s" not in out
     assert "not adaptive" in out
     assert "3 prompts" in out  # one of a, and one of b with its two turns
+
+
+def test_every_drafter_that_needs_no_options(compare: Call, prompts: Path, tmp_path: Path) -> None:
+    saved, report = tmp_path / "run.json", tmp_path / "report.html"
+    asked = ["--every", "-d", "ngram", "--count", "1", "--prompts", prompts, "--save", saved, "--html", report]
+    status, out, err = compare(*asked, *SHORT)
+    assert status == 0, out + err
+    rows = [one.name for one in read(saved).rows]
+    assert rows[:2] == ["none", "ngram"]
+    assert len(set(rows)) == len(rows)
+    left = set(re.findall(r"left out: (\S+) \(", err))
+    assert {"eagle3", "medusa"} <= left
+    assert {*rows, *left} == {one.name for one in outrider.drafters()}
+    assert f"report: {report}" in err
+    assert "<!doctype html>" in report.read_text(encoding="utf-8")[:40].lower()
 
 
 def test_rules_and_rows_of_transformers(compare: Call, model_folder: Path) -> None:

@@ -15,11 +15,12 @@ from outrider.cli.comparison import Teller, show, status
 from outrider.compare import trace as tracing
 from outrider.compare.conversations import Asking, conversations, cut, first_of_each, shard_of
 from outrider.compare.files import save as save_comparison
-from outrider.compare.lineup import lineup
+from outrider.compare.lineup import every_drafter, lineup
 from outrider.compare.measure import Measurement
 from outrider.compare.pooled import with_figures
 from outrider.compare.prompts import BUILTIN
-from outrider.compare.result import Prompt, Run, Settings
+from outrider.compare.report.page import write_report
+from outrider.compare.result import Comparison, Prompt, Run, Settings
 from outrider.compare.verdicts import explained
 from outrider.config import Config, load_config
 from outrider.decode.request import check_options, read_request
@@ -48,6 +49,7 @@ def command(
         list[str] | None,
         typer.Option("-d", "--drafter", help="NAME, NAME[key=value,...], file.py::Class; several times."),
     ] = None,
+    every: Annotated[bool, typer.Option("--every", help="All drafters that need no options for the model.")] = False,
     model: Annotated[
         str | None, typer.Option("-m", "--model", help="smollm2, a folder, or a Hub id (required).")
     ] = None,
@@ -93,6 +95,7 @@ def command(
         typer.Option("--resume", "--record", help="File that keeps every run, to go on after an interruption."),
     ] = None,
     save: Annotated[Path | None, typer.Option(help="Write everything as JSON.")] = None,
+    html: Annotated[Path | None, typer.Option("--html", help="Write a report that opens in any browser.")] = None,
     trace: Annotated[Path | None, typer.Option(help="Write a JSON line for every step.")] = None,
     how: Annotated[Format, typer.Option("-f", "--format", help="How the result is printed.")] = Format.TABLE,
 ) -> int:
@@ -114,8 +117,8 @@ def command(
     if name is None:
         raise InputError("which model? -m smollm2, a folder, or a Hub id")
     words: list[Any] = [*(drafter or []), *[{"name": one.name, "options": one.options} for one in file.choices]]
-    if not words and not with_hf:
-        raise InputError("which drafters? -d NAME, several times, or [[drafters]] in --config")
+    if not (words or with_hf or every):
+        raise InputError("which drafters? -d NAME, several times, --every, or [[drafters]] in --config")
     if assistant is not None and not with_hf:
         raise InputError("--assistant is the smaller model of transformers' assisted generation: add --with-hf")
     rules = rule or [given.pop("rule", "match")]
@@ -124,7 +127,7 @@ def command(
         check_rule(one)
     sizes = _sizes(batch_size)
     check_options({key: value for key, value in given.items() if key != "chat"})
-    for path in (save, trace):
+    for path in (save, trace, html):
         _check_folder(path)
     read = first_of_each(read_prompts(prompts) if prompts else BUILTIN, each)[:count]
     read = [replace(one, later=one.later[: turns - 1]) if turns else one for one in read]
@@ -138,6 +141,8 @@ def command(
             revision=revision,
             trust_remote_code=trust_remote_code,
         )
+        if every:
+            words += _every(target, words)
         entrants = lineup(
             words,
             rules=rules,
@@ -153,7 +158,15 @@ def command(
             read = [cut(target, one, longest, settings.chat) for one in read]
         asked = _Asked(settings, read, texts=prompts is None)
         measurement = Measurement(target, entrants, read, settings, texts=asked.texts, record=resume, hear=Teller())
-        return _finish(measurement, asked, save, trace, str(how.value))
+        return _finish(measurement, asked, _Files(save, html, trace), str(how.value))
+
+
+def _every(target: Target, named: Sequence[Any]) -> list[str]:
+    """Return the drafters that need no options, but those that were named; says which are left out."""
+    found, without = every_drafter(target)
+    for name, reason in without.items():
+        typer.echo(f"left out: {name} ({reason})", err=True)
+    return [name for name in found if name not in named]
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,11 +212,31 @@ def _settings(
     )
 
 
-def _finish(measurement: Measurement, asked: _Asked, save: Path | None, trace: Path | None, how: str) -> int:
+@dataclass(frozen=True, slots=True)
+class _Files:
+    """Where the result goes, beside the terminal."""
+
+    save: Path | None
+    html: Path | None
+    trace: Path | None
+
+    def write(self, found: Comparison) -> BaseException | None:
+        """Write what can be written; returns what went wrong."""
+        failure: BaseException | None = None
+        for path, write in ((self.save, save_comparison), (self.html, write_report)):
+            try:
+                if path is not None:
+                    write(found, path)
+            except (OSError, OutriderError) as error:
+                failure = error
+        return failure
+
+
+def _finish(measurement: Measurement, asked: _Asked, files: _Files, how: str) -> int:
     """Measure, save and print; what was measured is kept whatever ends it."""
     with ExitStack() as stack:
-        if trace is not None:
-            file = stack.enter_context(trace.open("w", encoding="utf-8"))
+        if files.trace is not None:
+            file = stack.enter_context(files.trace.open("w", encoding="utf-8"))
 
             def see(run: Run, prompt: Prompt) -> None:
                 file.write("".join(f"{line}\n" for line in tracing.lines(run, prompt)))
@@ -219,13 +252,10 @@ def _finish(measurement: Measurement, asked: _Asked, save: Path | None, trace: P
     asking = Asking(measurement.target, chat=asked.settings.chat, seed=asked.settings.seed, texts=asked.texts)
     said = shard_of(conversations(asked.prompts), None, 1)
     found = with_figures(explained(found, measurement.target, asking, said))
-    failure = measurement.stopped
-    if save is not None:
-        try:
-            save_comparison(found, save)
-        except OSError as error:
-            failure = error
+    failure = files.write(found) or measurement.stopped
     show(found, how)
+    if files.html is not None and files.html.exists():
+        typer.echo(f"report: {files.html}", err=True)
     if failure is not None:
         raise failure
     return status(found)

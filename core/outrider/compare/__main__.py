@@ -1,4 +1,4 @@
-"""`python -m outrider.compare demo|bench|...`: what `make demo` and `make bench` run. `outrider compare` compares drafters."""
+"""`python -m outrider.compare bench|...`: measurements of outrider itself. `outrider compare` compares drafters."""
 
 import sys
 from pathlib import Path
@@ -10,7 +10,6 @@ from outrider.cli import quiet
 from outrider.cli.app import run_app
 from outrider.compare import adaptive as adapting
 from outrider.compare import bench as benchmark
-from outrider.compare import demo as demonstration
 from outrider.compare import lookups as looking_up
 from outrider.compare import partings as parting
 from outrider.compare.masks import NODES, ROWS, ragged_batch_cost, tree_mask_cost
@@ -29,23 +28,6 @@ app = typer.Typer(
 
 Model = Annotated[str, typer.Option("-m", "--model", help="smollm2, a folder, or a Hub id.")]
 Tokens = Annotated[int, typer.Option(help="Length of every text.", min=2)]
-
-
-@app.command()
-def demo(
-    model: Model = "smollm2",
-    drafter: Annotated[str, typer.Option("-d", "--drafter", help="Compared with plain decoding.")] = "ngram",
-    dtype: Annotated[str | None, typer.Option(help="float32, bfloat16, ..., or auto.")] = None,
-    prompts: Annotated[Path | None, typer.Option(help="JSONL file of prompts in place of the three built in.")] = None,
-    rounds: Annotated[int, typer.Option(help="Interleaved repetitions.", min=1)] = 5,
-    max_new_tokens: Tokens = 128,
-) -> int:
-    """Plain decoding beside a drafter; exits with 1 where a text differs from `model.generate`'s."""
-    chosen = read_prompts(prompts) if prompts else BUILTIN
-    with quiet():
-        target = load(model, dtype=dtype)
-        same = demonstration.demo(target, drafter, chosen, rounds=rounds, max_new_tokens=max_new_tokens)
-    return 0 if same else 1
 
 
 @app.command()

@@ -10,9 +10,8 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from outrider.compare import contestants
-from outrider.compare.demo import WARM_UP
 from outrider.compare.figures import Interval, median_interval
-from outrider.compare.prompts import BUILTIN
+from outrider.compare.prompts import BUILTIN, WARM_UP
 from outrider.compare.runner import Contestant, Run, print_run, run
 from outrider.plugins.words import make_drafter
 from outrider.prompt_file import NamedPrompt

@@ -7,9 +7,8 @@ from time import perf_counter
 from typing import Any, Final
 
 from outrider.compare import contestants
-from outrider.compare.demo import WARM_UP
 from outrider.compare.figures import Interval, median_interval, ratios
-from outrider.compare.prompts import BUILTIN
+from outrider.compare.prompts import BUILTIN, WARM_UP
 from outrider.compare.runner import Contestant, Outcome, Run, print_run, run
 from outrider.prompt_file import NamedPrompt
 from outrider.target.model import Target

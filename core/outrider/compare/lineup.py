@@ -8,8 +8,9 @@ from typing import Any, Final
 from outrider.compare.result import Row
 from outrider.compare.strategies import Drafting, Strategy, Transformers
 from outrider.draft.plain import Plain
+from outrider.errors import InputError
 from outrider.plugins.registry import registry
-from outrider.plugins.words import DrafterChoice, DrafterWord, choose, read_mapping, read_word
+from outrider.plugins.words import DrafterChoice, DrafterWord, choose, make_drafter, read_mapping, read_word
 from outrider.target.model import Target
 
 LOOKUP_TOKENS: Final = 10
@@ -68,6 +69,24 @@ def lineup(
         others = _transformers(drafting, size, assistant, static=static) if with_hf else []
         found += [_at(one, size, named=tuple(batch_sizes) != (1,)) for one in (*plain, *drafting, *others)]
     return _told_apart(found, baseline=baseline)
+
+
+def every_drafter(target: Target) -> tuple[list[str], dict[str, str]]:
+    """Return the names of all installed drafters that work for a target without options, and why others don't."""
+    found: list[str] = []
+    without: dict[str, str] = {}
+    for record in registry().drafters():
+        if record.name == Plain.name:
+            continue
+        try:
+            make_drafter(record.name, None, target.info)
+        except InputError as error:
+            without[record.name] = str(error)
+            continue
+        except Exception:  # one that fails has a row that says so
+            pass
+        found.append(record.name)
+    return found, without
 
 
 def packages(entrants: Sequence[Entrant]) -> list[str]:

@@ -9,9 +9,8 @@ from rich.console import Console
 from rich.table import Table
 
 from outrider.compare import contestants, peers
-from outrider.compare.demo import WARM_UP
 from outrider.compare.figures import median_interval, ratios
-from outrider.compare.prompts import BUILTIN
+from outrider.compare.prompts import BUILTIN, WARM_UP
 from outrider.compare.runner import Contestant, Run, print_run, run
 from outrider.prompt_file import NamedPrompt
 from outrider.target.model import Target

@@ -18,6 +18,7 @@ from outrider.compare.conversations import Asking, Conversation, conversations, 
 from outrider.compare.lineup import Entrant, packages
 from outrider.compare.machine import Forwards, Peak, cost_curve, describe, versions
 from outrider.compare.noise import Watch
+from outrider.compare.prompts import WARM_UP
 from outrider.compare.record import Record
 from outrider.compare.result import Comparison, Part, Prompt, Row, Run, Settings
 from outrider.compare.runner import digest, in_turn
@@ -27,7 +28,6 @@ from outrider.prompt import encode
 from outrider.prompt_file import NamedPrompt
 from outrider.target.model import Target
 
-WARM_UP: Final = "Say hello."
 _WARM_UP_TOKENS: Final = 16
 _CALIBRATED_TOKENS: Final = 32
 _COST_TOKENS: Final = 256
@@ -239,7 +239,7 @@ class _Work:
             entry.strategy.begin()
             if entry.strategy.loads and entry.load_seconds is None:
                 entry.load_seconds = round(time.perf_counter() - start, 6)
-            ids = encode(self._to.target, WARM_UP, self._to.settings.chat)
+            ids = encode(self._to.target, WARM_UP.text, self._to.settings.chat)
             entry.strategy.run([Task(tuple(ids), 0)] * len(tasks))
             entry.begun = repeat
         self._peak.begin()

@@ -42,3 +42,5 @@ BUILTIN: Final = (
         f"{_TEXT}\n\nQuote the sentences that say where swifts sleep and where they go in August, word for word.",
     ),
 )
+
+WARM_UP: Final = NamedPrompt("warm-up", "Say hello.")
