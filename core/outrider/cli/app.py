@@ -22,6 +22,7 @@ from outrider.cli import (
     plugin,
     plugins,
     train,
+    tune,
 )
 from outrider.errors import OutriderError
 
@@ -38,6 +39,7 @@ _UsageError: Final[Any] = next(base for base in typer.BadParameter.__mro__ if ba
 
 app.command("generate")(generate.command)
 app.command("compare")(compare.command)
+app.command("tune")(tune.command)
 app.command("diff")(diff.command)
 app.command("merge")(merge.command)
 app.command("inspect")(inspect.command)
