@@ -4,7 +4,6 @@ from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any
 
-from outrider.tune.acceptance import Acceptance
 from outrider.tune.costs import Curve
 from outrider.tune.predict import Prediction, Predictor
 from outrider.tune.probe import Probe
@@ -22,7 +21,8 @@ class Contender:
         batch_size: texts that are decoded together.
         probes: the widest and deepest setting first.
         predictions: the fastest first.
-        acceptance: of the first probe.
+        by_depth: share of the steps that had so many tokens accepted, or more, of the probe that came the furthest.
+        chances: by depth and rank, of the first probe.
         error: why it takes no further part.
     """
 
@@ -31,7 +31,8 @@ class Contender:
     batch_size: int
     probes: list[Probe] = field(default_factory=list)
     predictions: list[Prediction] = field(default_factory=list)
-    acceptance: Acceptance | None = None
+    by_depth: tuple[float, ...] = ()
+    chances: tuple[tuple[float, ...], ...] = ()
     error: str | None = None
 
     @property
@@ -49,8 +50,8 @@ class Contender:
         if self.error or not plain.beats or not self.probes or not self.probes[0].beats:
             return
         predictor = Predictor(curve, plain.beats, self.probes)
-        self.acceptance = predictor.acceptance
-        settings = self.space.grid(self.acceptance.chances, predictor.deepest, **self.more)
+        self.by_depth, self.chances = predictor.by_depth, predictor.acceptance.chances
+        settings = self.space.grid(self.chances, predictor.deepest, **self.more)
         self.predictions = sorted(map(predictor.predict, settings), key=lambda one: -one.speed_up)
 
     def candidate(self) -> Candidate:
@@ -61,8 +62,8 @@ class Contender:
             batch_size=self.batch_size,
             tunable=self.space.tunable,
             probes=tuple(_measured(one) for one in self.probes if one.beats),
-            acceptance_by_depth=self.acceptance.by_depth if self.acceptance else (),
-            chances=self.acceptance.chances if self.acceptance else (),
+            acceptance_by_depth=self.by_depth,
+            chances=self.chances,
             predictions=tuple(self.predictions),
             error=self.error,
         )

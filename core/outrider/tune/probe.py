@@ -10,6 +10,7 @@ from outrider.decode.request import read_request
 from outrider.decode.row import Row
 from outrider.decode.stats import Stats
 from outrider.decode.work import Work
+from outrider.draft.contract import MAX_NODES
 from outrider.draft.guard import Guard
 from outrider.draft.tree import ROOT
 from outrider.plugins.words import make_drafter
@@ -26,15 +27,17 @@ class Drafted:
         scouts: nodes that are never verified.
         ranks: of the accepted nodes, among their siblings.
         emitted: tokens.
+        room: how deep the draft could be before the text ends.
     """
 
     outline: tuple[tuple[int, int], ...]
     scouts: int
     ranks: tuple[int, ...]
     emitted: int
+    room: int = MAX_NODES
 
     @classmethod
-    def of(cls, work: Work, emitted: int) -> "Drafted":
+    def of(cls, work: Work, emitted: int, room: int = MAX_NODES) -> "Drafted":
         """Read a step's work."""
         tree, children = work.tree, dict[int, int]()
         outline: dict[int, tuple[int, int]] = {ROOT: (0, 0)}
@@ -47,7 +50,8 @@ class Drafted:
             depth, widest = outline[parent]
             outline[node] = depth + 1, max(widest, ranks[node])
         del outline[ROOT]
-        return cls(tuple(outline.values()), len(tree.scouts), tuple(ranks[node] for node in work.path), emitted)
+        held = tuple(ranks[node] for node in work.path)
+        return cls(tuple(outline.values()), len(tree.scouts), held, emitted, room)
 
     @property
     def levels(self) -> int:
@@ -97,7 +101,7 @@ class Probe:
     """
 
     def __init__(self, target: Target, setting: Setting, options: dict[str, Any]) -> None:
-        self.setting, self.beats = setting, list[Beat]()
+        self.setting, self.beats, self.texts = setting, list[Beat](), 0
         self._target = target
         self._options = options | {"rule": setting.rule, "adaptive": setting.adaptive}
         self._guard: Guard | None = None
@@ -112,17 +116,28 @@ class Probe:
             self._guard = Guard(make_drafter(self.setting.word, None, self._target.info))
             self._decode(tasks, {"max_new_tokens": min(8, self._options["max_new_tokens"])})
         self.beats += self._decode(tasks, {})
+        self.texts += len(tasks)
 
     def _decode(self, tasks: Sequence[Task], changed: dict[str, Any]) -> list[Beat]:
         options, found = self._options | changed, list[Beat]()
         rows = [Row(read_request(self._target, one.ids, options | {"seed": one.seed}), Stats()) for one in tasks]
         for emitted in decode(self._target, self._guard, rows):  # type: ignore[arg-type]
-            works = [(step.work, len(step.tokens)) for _, step in emitted if step.work is not None]
+            works = [(row, step, step.work) for row, step in emitted if step.work is not None]
             if works:
-                work = works[0][0]
-                texts = tuple(Drafted.of(one, count) for one, count in works)
+                work = works[0][2]
+                texts = tuple(
+                    Drafted.of(
+                        one, len(step.tokens), row.request.stopping.longest - len(row.ids) + len(step.tokens) - 1
+                    )
+                    for row, step, one in works
+                )
                 found.append(Beat(texts, work.seconds, work.draft_seconds, work.target_seconds))
         return found
+
+    @property
+    def horizon(self) -> int | None:
+        """Tokens that the steps of a text emitted, on average; None where no text was read."""
+        return round(sum(one.emitted for beat in self.beats for one in beat.texts) / self.texts) if self.texts else None
 
     @property
     def length(self) -> float:

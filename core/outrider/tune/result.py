@@ -40,8 +40,9 @@ class Candidate:
         batch_size: texts that are decoded together.
         tunable: names of its options that could be set.
         probes: what was measured, the widest and deepest setting first.
-        acceptance_by_depth: of that: share of the steps with so many tokens accepted, or more, for depth 1, 2, ...
-        chances: of that: for every depth and rank among siblings the chance to hold where all above did.
+        acceptance_by_depth: share of the steps with so many tokens accepted, or more, for depth 1, 2, ..., of the probe that
+            came the furthest.
+        chances: of the first probe: for every depth and rank among siblings the chance to hold where all above did.
         predictions: of all settings, the fastest first.
         error: why it takes no further part; None where it does.
     """

@@ -8,12 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from annotated_types import Le
-
 from outrider.compare.lineup import label_of
 from outrider.draft.contract import MAX_NODES
 from outrider.errors import InputError
-from outrider.plugins.words import DrafterChoice, DrafterWord, choose, read_mapping, read_word
+from outrider.plugins.words import DrafterChoice, choose, read_mapping, read_word
 from outrider.tune.shape import Chances, best_trees
 
 DEPTHS: Final = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64)
@@ -91,7 +89,7 @@ class Space:
     drawn: bool
 
     @classmethod
-    def of(cls, word: DrafterWord) -> "Space":
+    def of(cls, word: str | Mapping[str, Any]) -> "Space":
         """Look at a drafter's options.
 
         Raises:
@@ -100,14 +98,11 @@ class Space:
         """
         drafter, chosen = choose(word)
         options: Any = chosen
-        if isinstance(word, str):
-            choice = read_word(word)
-        else:
-            choice = read_mapping(word) if isinstance(word, Mapping) else DrafterChoice(drafter.name)
+        choice = read_word(word) if isinstance(word, str) else read_mapping(word)
         fields = drafter.Options.model_fields
         names: tuple[str, ...] = (*_LENGTHS, "nodes", "branching")
         free = [name for name in names if name in fields and name not in choice.options]
-        free = [name for name in free if _can(word, choice, name, getattr(options, name))]
+        free = [name for name in free if _can(choice, name, getattr(options, name))]
         most = {name: _bound(fields[name].metadata) for name in free}
         length = next((name for name in _LENGTHS if name in free), None)
         if "draft_tokens" in choice.options:
@@ -166,7 +161,8 @@ class Space:
         """
         depths: Sequence[int | None] = [None]
         if self.length is not None:
-            depths = sorted({min(one, self.most[self.length]) for one in (*DEPTHS, deepest) if one <= max(1, deepest)})
+            deepest = max(1, deepest)
+            depths = sorted({min(one, self.most[self.length]) for one in (*DEPTHS, deepest) if one <= deepest})
         found = [self._chain(depth, **more) for depth in depths] if self.has_branching else []
         if not self.has_nodes:
             return _apart([*found, *(self.setting(depth, **more) for depth in depths)])
@@ -174,7 +170,8 @@ class Space:
             trees = best_trees(chances, depth=depth or deepest, nodes=MAX_NODES)
             for nodes in (one for one in BUDGETS if one <= self.most["nodes"]):
                 tree = trees.tree(nodes)
-                if not len(tree) or (depth is not None and (tree.depth < depth or nodes < depth)):
+                chain = self.has_branching and tree.ranks == 1
+                if chain or len(tree) < nodes or (depth is not None and tree.depth < depth):
                     continue
                 branching = min(tree.ranks, self.most["branching"]) if self.has_branching else None
                 found.append(self.setting(depth, nodes, branching, **more))
@@ -195,23 +192,27 @@ class Space:
 
 def _bound(metadata: Sequence[Any]) -> int:
     """Return the most that an option may be, within what a step has room for."""
-    return min([MAX_NODES, *[one.le for one in metadata if isinstance(one, Le) and isinstance(one.le, int)]])
+    bounds = [getattr(one, "le", None) for one in metadata]
+    return min([MAX_NODES, *[one for one in bounds if isinstance(one, int)]])
 
 
-def _can(word: DrafterWord, choice: DrafterChoice, name: str, value: Any) -> bool:
+def _can(choice: DrafterChoice, name: str, value: Any) -> bool:
     """Whether an option may be given beside the others."""
-    if not isinstance(word, str | Mapping):
-        return False
+    return _takes({"name": choice.name, "options": choice.options | {name: value if value is not None else 1}})
+
+
+def _takes(word: Mapping[str, Any]) -> bool:
     try:
-        choose({"name": choice.name, "options": choice.options | {name: value if value is not None else 1}})
+        choose(word)
     except InputError:
         return False
     return True
 
 
 def _apart(settings: Sequence[Setting]) -> list[Setting]:
-    """Leave out settings that are there already."""
+    """Leave out settings that are there already, and those that the drafter does not take."""
     found: dict[str, Setting] = {}
     for one in settings:
-        found.setdefault(one.label, one)
+        if one.label not in found and _takes(one.word):
+            found[one.label] = one
     return list(found.values())
