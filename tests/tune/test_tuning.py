@@ -46,7 +46,7 @@ def test_where_every_token_costs_as_much_nothing_is_drafted(monkeypatch: pytest.
     assert all(one.predictions for one in found.candidates)
     assert found.checked
     for one in found.checked:
-        assert one.predicted is None or one.predicted.speed_up <= 1.0 + 1e-9
+        assert one.predicted is None or one.predicted.speed_up <= 1.02
         assert one.speed_up is not None
         assert one.speed_up.value <= 1.0 + 1e-9
 
@@ -64,7 +64,7 @@ def test_where_a_forward_costs_the_same_an_honest_drafter_goes_deepest(monkeypat
 
 
 def test_a_cost_between_them_gives_a_depth_between(monkeypatch: pytest.MonkeyPatch) -> None:
-    target = clocked(monkeypatch, lambda _, rows: 0.02 + 0.002 * max(0, rows - 4) ** 2)
+    target = clocked(monkeypatch, lambda _, rows: 0.02 + 0.0055 * max(0, rows - 4))
     found = tuned(target, [honest(target)])
     setting = found.choices[0].setting
     assert setting is not None
@@ -72,12 +72,12 @@ def test_a_cost_between_them_gives_a_depth_between(monkeypatch: pytest.MonkeyPat
     took = {}
     for depth in (1, 2, 3, 4, 5, 6, 8):
         steps = [depth + 1] * (23 // (depth + 1)) + [23 % (depth + 1)] * (23 % (depth + 1) > 0)
-        took[depth] = sum(0.02 + 0.002 * max(0, rows - 4) ** 2 for rows in steps)
+        took[depth] = sum(0.02 + 0.0055 * max(0, rows - 4) for rows in steps)
     assert setting.options["draft_tokens"] == min(took, key=lambda depth: took[depth])
     assert 3 <= setting.options["draft_tokens"] <= 6
     for one in found.candidates[0].predictions:
         if one.setting.branching == 1 and one.setting.depth:
-            assert one.speed_up == pytest.approx(23 * 0.02 / took[one.setting.depth], rel=0.05)
+            assert one.speed_up == pytest.approx(23 * 0.02 / took[one.setting.depth], rel=0.01)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -120,19 +120,16 @@ class Predictor:
     def _steps(self, setting: Setting, source: Probe, found: Walk) -> dict[_Size, float]:
         """Return the steps of a probe as they would have been, each with its share of all steps.
 
-        Drafts of the probe that were cut by a text's end stand for none of another setting's; those are cut as the walk says.
+        Those with as much room for a draft stand for each other; where the probe had none such, those with more are cut.
         """
-        depth = self._depth(setting)
-        caps, beats = [(MAX_NODES, 1.0)], source.beats
-        if source.setting != setting:
-            caps = [(cap if cap < depth else MAX_NODES, share) for cap, share in enumerate(found.shares) if share > 0]
-            deep = self._depth(source.setting)
-            beats = [one for one in beats if all(text.room >= deep for text in one.texts)] or beats
-        steps: dict[_Size, float] = {}
-        for cap, share in caps:
-            for one in beats:
-                size = _size(one, source.setting, setting, cap)
-                steps[size] = steps.get(size, 0.0) + share
+        depth, steps = self._depth(setting), dict[_Size, float]()
+        shares = list(enumerate(found.shares)) if source.setting != setting else [(MAX_NODES, 1.0)]
+        rooms = [(min(depth, *[text.room for text in one.texts]), one) for one in source.beats]
+        for cap, share in shares:
+            alike = [one for room, one in rooms if room == cap] or [one for room, one in rooms if room > cap]
+            for one in alike or source.beats:
+                size = _size(one, source.setting, setting, cap if cap < depth else MAX_NODES)
+                steps[size] = steps.get(size, 0.0) + share / len(alike or source.beats)
         return steps
 
     def _depth(self, setting: Setting) -> int:
