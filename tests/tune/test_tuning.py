@@ -264,3 +264,11 @@ def test_probes_count_as_the_loop_does() -> None:
     assert probe.length == pytest.approx(made.stats.mean_acceptance_length)
     assert len(probe.beats) == made.stats.num_steps
     assert made.stats.num_accepted_draft_tokens > 0
+
+
+def test_a_drafter_named_twice_is_measured_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = tuned(clocked(monkeypatch, rising), ["ngram[min_n=1]", "ngram[min_n=1]"])
+    rows = [one.row for one in found.checked]
+    assert len(rows) == len(set(rows))
+    assert found.validation is not None
+    assert sorted(row.name for row in found.validation.rows) == sorted(["none", *rows])

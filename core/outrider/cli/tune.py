@@ -92,7 +92,7 @@ def command(
         tuning = Tuning(target, spaces, rules, read, settings, seconds, teller.tell)
         tuned = tuning.run()
         if grid and tuned.complete:
-            tuned = measure_bars(target, tuned, _chosen(read, tuned), grid, teller.hear)
+            tuned = _with_bars(target, tuned, read, grid, teller)
         teller.over()
     said = {"model": model, "dtype": dtype, "device": device, "chat": chat} | generation
     text = config_of(tuned, {name: value for name, value in said.items() if value is not None})
@@ -117,8 +117,13 @@ def _print(tuned: Tuned, text: str, out: Path | None, *, as_json: bool) -> None:
         typer.echo(f"\n{text}", nl=False)
 
 
-def _chosen(read: Sequence[NamedPrompt], tuned: Tuned) -> list[NamedPrompt]:
-    return [replace(one, later=()) for one in read if one.name in tuned.prompts]
+def _with_bars(target: Target, tuned: Tuned, read: Sequence[NamedPrompt], each: int, teller: "_Teller") -> Tuned:
+    """Measure the grid on the prompts that tuning measured; Ctrl-C keeps what was there before."""
+    prompts = [replace(one, later=()) for one in read if one.name in tuned.prompts]
+    try:
+        return measure_bars(target, tuned, prompts, each, teller.hear)
+    except KeyboardInterrupt:
+        return replace(tuned, complete=False)
 
 
 def _settings(

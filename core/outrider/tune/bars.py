@@ -10,7 +10,7 @@ from outrider.prompt_file import NamedPrompt
 from outrider.target.model import Target
 from outrider.tune.predict import Prediction
 from outrider.tune.result import Bar, Candidate, Tuned
-from outrider.tune.validate import compare, name_of
+from outrider.tune.validate import compare, name_of, unique
 
 PREDICTED_WITHIN: Final = 0.10
 CHOSEN_WITHIN: Final = 0.05
@@ -29,7 +29,7 @@ def measure_bars(
 
     Every drafter's grid is measured once. Then the best of it, the choice, and every drafter's setting that was predicted to be
     the fastest run again, interleaved, as often as in the validation and three times at least: the fastest of a grid that was
-    measured once owes a part of that to luck. Settings that were not in it are none of the predictions' own.
+    measured once owes a part of that to luck.
 
     Args:
         target: the model.
@@ -41,16 +41,16 @@ def measure_bars(
     size = tuned.settings.batch_sizes[0]
     candidates = [one for one in tuned.candidates if one.batch_size == size and one.predictions]
     choice = next(one for one in tuned.choices if one.batch_size == size)
-    grid = [one.setting for candidate in candidates for one in spread(candidate.predictions, each)]
+    grid = unique([one.setting for candidate in candidates for one in spread(candidate.predictions, each)])
     if not grid:
         return tuned
     once, names, stopped = compare(target, grid, prompts, replace(tuned.settings, repeats=1), hear)
-    fast = sorted(grid, key=lambda one: -(_speed(once, name_of(names, one)) or 0.0))[:_AGAIN]
     if stopped is not None:
         return replace(tuned, complete=False)
+    fast = sorted(grid, key=lambda one: -(_speed(once, name_of(names, one)) or 0.0))[:_AGAIN]
     firsts = [one.predictions[0].setting for one in candidates]
     chosen = [choice.setting] if choice.setting else []
-    again = list({(one.label, one.batch_size): one for one in (*firsts, *fast, *chosen)}.values())
+    again = unique([*firsts, *fast, *chosen])
     settings = replace(tuned.settings, repeats=max(_LEAST, tuned.settings.repeats))
     found, names, stopped = compare(target, again, prompts, settings, hear)
     if stopped is not None:

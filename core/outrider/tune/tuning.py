@@ -26,7 +26,7 @@ from outrider.tune.plan import PROBED, Load, fit, validation
 from outrider.tune.probe import Probe
 from outrider.tune.result import Checked, Tuned
 from outrider.tune.settings import Setting, Space
-from outrider.tune.validate import compare, name_of
+from outrider.tune.validate import compare, name_of, unique
 
 _CONTEXT: Final = 256
 _FAULTS: Final = (OutriderError, ArithmeticError, RuntimeError, ValueError, TypeError, LookupError, MemoryError)
@@ -100,6 +100,7 @@ class _Work:
 
     @property
     def _left(self) -> float:
+        """Seconds of the budget that are left."""
         return max(0.0, self._to.budget - self._spent)
 
     def measure(self) -> None:
@@ -129,7 +130,7 @@ class _Work:
             jobs += [(one, probe) for one in self._contenders if one.batch_size == size for probe in one.probes]
             for at in in_turn(list(map(str, range(len(jobs)))), start // size):
                 contender, probe = jobs[int(at)]
-                self._to.hear(f"{probe.setting.label} on prompt {self._prompts[start].name}", self._left)
+                self._to.hear(f"{probe.setting.label} on prompt {self._prompts[start].name}", self._left or None)
                 _run(contender, probe, tasks[start : start + size])
             done = start + size
         self._prompts = self._prompts[:done]
@@ -160,7 +161,7 @@ class _Work:
             for size in self._settings.batch_sizes
         ]
         expected = [(one.setting, one) for plan in plans for one in plan.predictions]
-        settings = [*[one for one, _ in expected], *[one for plan in plans for one in plan.adaptive]]
+        settings = unique([*[one for one, _ in expected], *[one for plan in plans for one in plan.adaptive]])
         asked = replace(self._settings, repeats=min(plan.repeats for plan in plans))
         found, names, stopped = compare(self._to.target, settings, self._prompts, asked, self._hear)
         self._validation, self._to.stopped = found, stopped

@@ -54,6 +54,14 @@ def name_of(names: Mapping[Any, str], setting: Setting) -> str:
     return names[_key(setting)]
 
 
+def unique(settings: Sequence[Setting]) -> list[Setting]:
+    """Leave out settings that are there already, such as where a drafter is named twice."""
+    found: dict[tuple[str, int], Setting] = {}
+    for one in settings:
+        found.setdefault(_key(one), one)
+    return list(found.values())
+
+
 def _key(setting: Setting) -> tuple[str, int]:
     return setting.label, setting.batch_size
 
