@@ -149,13 +149,14 @@ def test_the_same_again_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_batches_have_their_own_costs_and_choice(monkeypatch: pytest.MonkeyPatch) -> None:
-    # A forward of up to 16 tokens of all texts together costs the same, and one of more by their number.
-    target = clocked(monkeypatch, lambda texts, rows: 0.01 * max(16, texts * rows))
+    # A forward of up to 16 tokens of all texts together costs the same, and one of more twice by their number.
+    target = clocked(monkeypatch, lambda texts, rows: 0.01 * max(16, 2 * texts * rows - 16))
     made = tuned(target, [honest(target)], {"batch_sizes": (1, 8)}, prompts=_eight())
     alone, eight = made.choices
     assert alone.setting is not None
     assert alone.setting.options["draft_tokens"] == 8
-    assert eight.setting is None or eight.setting.depth == 1
+    assert eight.setting is not None
+    assert eight.setting.depth == 1
     assert {one.batch_size for one in made.costs} == {1, 8}
     assert set(made.plain_seconds) == {1, 8}
     for one in made.checked:
