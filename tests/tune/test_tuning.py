@@ -1,13 +1,13 @@
 """Tuning on tiny models and machines whose forwards take what the test says."""
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import outrider
 from outrider import DraftTree
-from outrider.decode.work import Work
 from outrider.errors import InputError
 from outrider.prompt_file import NamedPrompt
 from outrider.tune.bars import measure_bars, spread
@@ -244,7 +244,7 @@ def _choosing(found: Any, setting: Setting) -> Any:
 
 def test_a_step_is_read_from_its_tree() -> None:
     tree = DraftTree((5, 6, 7, 8, 9), (-1, -1, 0, 0, 1), scouts=frozenset({4}))
-    work = Work(tree, (0, 3), False, 1, 1.0, 0.1, 0.6, 0.2)
+    work: Any = SimpleNamespace(tree=tree, path=(0, 3))
     found = Drafted.of(work, 3)
     assert found.outline == ((1, 0), (1, 1), (2, 0), (2, 1))
     assert found.ranks == (0, 1)

@@ -29,7 +29,6 @@ from outrider.tune.settings import Setting, Space
 from outrider.tune.validate import compare, name_of, unique
 
 _CONTEXT: Final = 256
-_FAULTS: Final = (OutriderError, ArithmeticError, RuntimeError, ValueError, TypeError, LookupError, MemoryError)
 
 
 @dataclass(slots=True)
@@ -222,5 +221,5 @@ def _run(contender: Contender | None, probe: Probe, tasks: Sequence[Task]) -> No
         return
     try:
         probe.run(tasks)
-    except _FAULTS as error:
+    except Exception as error:  # whatever goes wrong with one drafter, the others finish
         contender.error = str(error) if isinstance(error, OutriderError) else first_line(error)
