@@ -23,6 +23,7 @@ from outrider.cli import (
     plugins,
     report,
     train,
+    tune,
 )
 from outrider.errors import OutriderError
 
@@ -41,6 +42,7 @@ _UsageError: Final[Any] = next(base for base in typer.BadParameter.__mro__ if ba
 
 app.command("generate")(generate.command)
 app.command("compare")(compare.command)
+app.command("tune")(tune.command)
 app.command("diff")(diff.command)
 app.command("merge")(merge.command)
 app.command("report")(report.command)

@@ -125,10 +125,10 @@ def command(
     given.pop("rule", None)
     for one in rules:
         check_rule(one)
-    sizes = _sizes(batch_size)
+    sizes = batch_sizes(batch_size)
     check_options({key: value for key, value in given.items() if key != "chat"})
     for path in (save, trace, html):
-        _check_folder(path)
+        check_folder(path)
     read = first_of_each(read_prompts(prompts) if prompts else BUILTIN, each)[:count]
     read = [replace(one, later=one.later[: turns - 1]) if turns else one for one in read]
     with quiet():
@@ -261,13 +261,19 @@ def _finish(measurement: Measurement, asked: _Asked, files: _Files, how: str) ->
     return status(found)
 
 
-def _sizes(text: str) -> tuple[int, ...]:
+def batch_sizes(text: str) -> tuple[int, ...]:
+    """Read `--batch-size`.
+
+    Raises:
+        InputError: it is no list of whole numbers.
+    """
     parts = [part.strip() for part in text.split(",")]
     if not all(part.isdecimal() and int(part) > 0 for part in parts):
         raise InputError(f"--batch-size {text}: write whole numbers from 1 on, such as 1,2,4")
     return tuple(dict.fromkeys(map(int, parts)))
 
 
-def _check_folder(path: Path | None) -> None:
+def check_folder(path: Path | None) -> None:
+    """Refuse a file whose folder is not there, before anything is measured for it."""
     if path is not None and not path.expanduser().parent.is_dir():
         raise InputError(f"{path} can't be written: there is no folder {path.parent}")

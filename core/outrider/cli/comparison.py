@@ -60,13 +60,14 @@ class Teller:
         if sys.stderr is None or (not over and now - self._last < (0.2 if self._live else _EVERY)):
             return
         self._last = now
-        left = "" if at.left is None or over else f", {_clock(at.left)} left"
+        left = "" if at.left is None or over else f", {clock(at.left)} left"
         text = f"{at.done} of {at.total} runs{left}: {at.last.row}"
         end = "\n" if over or not self._live else ""
         print(f"\r\x1b[2K{text}" if self._live else text, end=end, file=sys.stderr, flush=True)  # noqa: T201
 
 
-def _clock(seconds: float) -> str:
+def clock(seconds: float) -> str:
+    """Write seconds as minutes and seconds."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

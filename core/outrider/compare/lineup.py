@@ -102,7 +102,7 @@ def _entrant(word: DrafterWord, rule: str, tell_rule: bool, kind: Any = "drafter
         label, choice = word.strip(), read_word(word)
     elif isinstance(word, Mapping):
         choice = read_mapping(word)
-        label = _label(choice)
+        label = label_of(choice)
     else:
         label, choice = drafter.name, DrafterChoice(drafter.name)
     name = f"{label} {rule}" if tell_rule else label
@@ -167,7 +167,8 @@ def _told_apart(entrants: Sequence[Entrant], *, baseline: bool) -> list[Entrant]
     return found
 
 
-def _label(choice: DrafterChoice) -> str:
+def label_of(choice: DrafterChoice) -> str:
+    """Write a drafter and its options as after `-d`."""
     parts = [f"{key}={_word(value)}" for key, value in choice.options.items()]
     return f"{choice.name}[{','.join(parts)}]" if parts else choice.name
 

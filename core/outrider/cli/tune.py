@@ -1,0 +1,180 @@
+"""`outrider tune`: which drafter with which settings pays on one's own model, prompts and machine, or none."""
+
+import json
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from outrider.cli import quiet
+from outrider.cli.compare import batch_sizes, check_folder
+from outrider.cli.comparison import clock
+from outrider.compare.conversations import cut, first_of_each
+from outrider.compare.measure import Progress
+from outrider.compare.prompts import BUILTIN
+from outrider.compare.result import Settings
+from outrider.decode.request import check_options, read_request
+from outrider.prompt_file import NamedPrompt, read_prompts
+from outrider.target.load import load
+from outrider.target.model import Target
+from outrider.tune.bars import measure_bars
+from outrider.tune.config_file import config_of
+from outrider.tune.result import Tuned
+from outrider.tune.settings import Space
+from outrider.tune.show import lines
+from outrider.tune.tuning import Tuning
+from outrider.verify.rules import check_rule
+
+_TOKENS: Final = 64
+_REPEATS: Final = 5
+_FIXED: Final = 60.0
+_EACH: Final = 120.0
+_EVERY: Final = 5.0
+
+
+def command(
+    drafter: Annotated[
+        list[str], typer.Option("-d", "--drafter", help="NAME, NAME[key=value,...], file.py::Class; several times.")
+    ],
+    model: Annotated[str, typer.Option("-m", "--model", help="smollm2, a folder, or a Hub id.")],
+    prompts: Annotated[
+        Path | None, typer.Option(help="JSONL, JSON or text file in place of the three built-in prompts.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Where the config file is written; else it is printed.")] = None,
+    budget: Annotated[
+        float | None,
+        typer.Option(help="Seconds to take at most, loading apart (60, and 120 for every drafter).", min=1.0),
+    ] = None,
+    batch_size: Annotated[str, typer.Option(help="Texts at once; several, such as 1,2,4.")] = "1",
+    rule: Annotated[
+        list[str] | None, typer.Option(help="match (the default), rejection or block; several times.")
+    ] = None,
+    max_new_tokens: Annotated[int, typer.Option(help="Most tokens of a text.", min=2)] = _TOKENS,
+    runs: Annotated[int, typer.Option(help="Most repeats of the validation.", min=1)] = _REPEATS,
+    temperature: Annotated[float, typer.Option(help="0 is greedy.")] = 0.0,
+    top_k: Annotated[int | None, typer.Option(help="Sample from the k likeliest tokens; 0 from all.")] = None,
+    top_p: Annotated[float | None, typer.Option(help="Sample from the likeliest tokens of this mass.")] = None,
+    seed: Annotated[int, typer.Option(help="Every prompt's is derived from it.")] = 0,
+    each: Annotated[int | None, typer.Option(help="Prompts of a category; all by default.", min=1)] = None,
+    longest: Annotated[int | None, typer.Option(help="Prompts are cut to so many tokens.", min=8)] = None,
+    chat: Annotated[bool | None, typer.Option("--chat/--raw", help="Use the chat template, or the bare text.")] = None,
+    dtype: Annotated[str | None, typer.Option(help="float32, bfloat16, ..., or auto.")] = None,
+    device: Annotated[str | None, typer.Option(help="Such as cpu or cuda:0.")] = None,
+    grid: Annotated[
+        int,
+        typer.Option(help="Also measure so many settings of every drafter, and how well the choice holds.", min=0),
+    ] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
+) -> int:
+    """Find the fastest drafter and settings, or that speculation does not pay; status 1 where a drafter failed."""
+    spaces = [Space.of(one) for one in drafter]
+    rules = rule or ["match"]
+    for one in rules:
+        check_rule(one)
+    sizes = batch_sizes(batch_size)
+    given = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
+    generation = {name: value for name, value in given.items() if value is not None}
+    check_options(generation | {"max_new_tokens": max_new_tokens, "seed": seed})
+    check_folder(out)
+    read = first_of_each(read_prompts(prompts) if prompts else BUILTIN, each)
+    with quiet():
+        target = load(model, dtype=dtype, device=device)
+        options = generation | {"max_new_tokens": max_new_tokens}
+        settings = _settings(target, model, options, sizes, runs, seed, chat, longest)
+        if longest is not None:
+            read = [cut(target, one, longest, settings.chat) for one in read]
+        teller = _Teller()
+        seconds = budget or _FIXED + _EACH * len(spaces) * len(rules) * len(sizes)
+        tuning = Tuning(target, spaces, rules, read, settings, seconds, teller.tell)
+        tuned = tuning.run()
+        if grid and tuned.complete:
+            tuned = _with_bars(target, tuned, read, grid, teller)
+        teller.over()
+    said = {"model": model, "dtype": dtype, "device": device, "chat": chat} | generation
+    text = config_of(tuned, {name: value for name, value in said.items() if value is not None})
+    _print(tuned, text, out, as_json=as_json)
+    if not tuned.complete:
+        raise KeyboardInterrupt
+    failed = any(one.error for one in tuned.candidates) or any(one.error for one in tuned.checked)
+    failed = failed or not all(one.kept for one in tuned.bars)
+    return 1 if failed else 0
+
+
+def _print(tuned: Tuned, text: str, out: Path | None, *, as_json: bool) -> None:
+    if as_json:
+        typer.echo(json.dumps(tuned.as_dict() | {"config": text}))
+    else:
+        typer.echo("\n".join(lines(tuned)))
+    if out is not None:
+        out.expanduser().write_text(text, encoding="utf-8")
+        if not as_json:
+            typer.echo(f"Written to {out}; generate and compare take it by --config {out}")
+    elif not as_json:
+        typer.echo(f"\n{text}", nl=False)
+
+
+def _with_bars(target: Target, tuned: Tuned, read: Sequence[NamedPrompt], each: int, teller: "_Teller") -> Tuned:
+    """Measure the grid on the prompts that tuning measured; Ctrl-C keeps what was there before."""
+    prompts = [replace(one, later=()) for one in read if one.name in tuned.prompts]
+    try:
+        return measure_bars(target, tuned, prompts, each, teller.hear)
+    except KeyboardInterrupt:
+        return replace(tuned, complete=False)
+
+
+def _settings(
+    target: Target,
+    model: str,
+    generation: dict[str, Any],
+    sizes: tuple[int, ...],
+    repeats: int,
+    seed: int,
+    chat: bool | None,
+    longest: int | None,
+) -> Settings:
+    request = read_request(target, [0], generation | {"seed": seed})
+    return Settings(
+        model=model,
+        dtype=str(target.info.dtype).removeprefix("torch."),
+        device=str(target.info.device),
+        generation=generation,
+        sampled=request.sampler.decisions is not None,
+        seed=seed,
+        repeats=repeats,
+        batch_sizes=sizes,
+        adaptive=False,
+        longest=longest,
+        chat=bool(getattr(target.tokenizer, "chat_template", None)) if chat is None else chat,
+        command=" ".join(sys.argv[1:]),
+    )
+
+
+class _Teller:
+    """Says on stderr what is done, and how long it will go on."""
+
+    def __init__(self) -> None:
+        self._last = 0.0
+        self._live = sys.stderr is not None and sys.stderr.isatty()
+
+    def hear(self, at: Progress) -> None:
+        """Tell of a run of the grid."""
+        self.tell(f"the grid: {at.done} of {at.total} runs, {at.last.row}", at.left)
+
+    def tell(self, what: str, left: float | None) -> None:
+        """Tell what is done."""
+        now = time.monotonic()
+        if sys.stderr is None or now - self._last < (0.2 if self._live else _EVERY):
+            return
+        self._last = now
+        text = what if left is None else f"{what}, about {clock(left)} left"
+        start, end = ("\r\x1b[2K", "") if self._live else ("", "\n")
+        print(f"{start}{text}", end=end, file=sys.stderr, flush=True)  # noqa: T201
+
+    def over(self) -> None:
+        """Leave a clean line."""
+        if self._live:
+            print("\r\x1b[2K", end="", file=sys.stderr, flush=True)  # noqa: T201
