@@ -185,6 +185,16 @@ def test_every_drafter_that_needs_no_options(compare: Call, prompts: Path, tmp_p
     assert "<!doctype html>" in report.read_text(encoding="utf-8")[:40].lower()
 
 
+def test_what_a_report_needs_is_missed_before_anything_is_measured(
+    compare: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    monkeypatch.setattr("outrider.cli.compare.load", None)
+    status, out, err = compare("-d", "ngram", "--html", tmp_path / "report.html")
+    assert (status, out) == (2, "")
+    assert err == "error: the report needs jinja2: pip install 'outrider[report]'\n"
+
+
 def test_rules_and_rows_of_transformers(compare: Call, model_folder: Path) -> None:
     status, out, _ = compare(
         "-d", "ngram", "--rule", "match", "--rule", "block", "--temperature", "1", "--with-hf", "--assistant", model_folder,

@@ -19,7 +19,7 @@ from outrider.compare.lineup import every_drafter, lineup
 from outrider.compare.measure import Measurement
 from outrider.compare.pooled import with_figures
 from outrider.compare.prompts import BUILTIN
-from outrider.compare.report.page import write_report
+from outrider.compare.report.page import environment, write_report
 from outrider.compare.result import Comparison, Prompt, Run, Settings
 from outrider.compare.verdicts import explained
 from outrider.config import Config, load_config
@@ -129,6 +129,8 @@ def command(
     check_options({key: value for key, value in given.items() if key != "chat"})
     for path in (save, trace, html):
         check_folder(path)
+    if html is not None:
+        environment()  # what is missing for the report is missed before the measurement
     read = first_of_each(read_prompts(prompts) if prompts else BUILTIN, each)[:count]
     read = [replace(one, later=one.later[: turns - 1]) if turns else one for one in read]
     with quiet():

@@ -43,13 +43,13 @@ def page(comparison: Comparison) -> str:
     Raises:
         InputError: jinja2 is missing.
     """
-    environment = _environment()
+    templates = environment()
     if len(comparison.figures) != len(comparison.rows):
         comparison = with_figures(comparison)
     style, script = (_asset(name) for name in ("report.css", "report.js"))
     tokens, said = packed(comparison), notes(comparison)
     brings, goes, *_ = grids(comparison)
-    return environment.get_template("page.html.j2").render(
+    return templates.get_template("page.html.j2").render(
         comparison=comparison,
         pairs=plots.pairs(comparison),
         plots=plots,
@@ -71,7 +71,12 @@ def page(comparison: Comparison) -> str:
     )
 
 
-def _environment() -> "Environment":
+def environment() -> "Environment":
+    """Return what renders the page.
+
+    Raises:
+        InputError: jinja2 is missing.
+    """
     try:
         from jinja2 import Environment, PackageLoader, StrictUndefined
     except ImportError as error:
