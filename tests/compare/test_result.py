@@ -55,6 +55,27 @@ def test_what_the_schema_forbids_is_refused_with_its_place(tmp_path: Path, place
 
 
 @pytest.mark.parametrize(
+    ("place", "put", "message"),
+    [
+        (("runs", 1, "row"), "who", r"runs\.1\.row: there is no row 'who'"),
+        (("runs", 0, "prompt"), 99, r"runs\.0\.prompt: there is no prompt 99"),
+        (("runs", 0, "part"), 7, r"runs\.0\.part: there is no part 7"),
+        (("runs", 0, "steps", "drafted"), [1], r"runs\.0\.steps\.drafted: 1 entries, and there are \d+ steps"),
+        (("figures", 0, "row"), "who", r"figures: there is no row 'who'"),
+    ],
+)
+def test_loose_ends_are_refused(tmp_path: Path, place: tuple[Any, ...], put: Any, message: str) -> None:
+    found = value()
+    inner = found
+    for part in place[:-1]:
+        inner = inner[part]
+    inner[place[-1]] = put
+    (tmp_path / "bad.json").write_text(json.dumps(found))
+    with pytest.raises(outrider.InputError, match=r"bad\.json: " + message):
+        read(tmp_path / "bad.json")
+
+
+@pytest.mark.parametrize(
     ("text", "message"),
     [
         ('{"format": "outrider.compare", "version": 0}', "version 0 of the schema, and this outrider reads 1"),

@@ -2,6 +2,7 @@
 
 import json
 import os
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, Final
 
@@ -74,7 +75,29 @@ def read(path: str | Path) -> Comparison:
             f"{path} has version {found.get('version')!r} of the schema, and this outrider reads {VERSION}: compare again"
         )
     try:
-        return _ADAPTER.validate_json(text)
+        comparison = _ADAPTER.validate_json(text)
     except ValidationError as error:
         fault = error.errors(include_url=False)[0]
         raise InputError(f"{path}: {'.'.join(map(str, fault['loc']))}: {fault['msg']}") from error
+    if wrong := _loose_end(comparison):
+        raise InputError(f"{path}: {wrong}")
+    return comparison
+
+
+def _loose_end(found: Comparison) -> str:
+    """Say what a run or a figure refers to that is not there, or which columns of a run differ in length; else nothing."""
+    rows, prompts = {row.name for row in found.rows}, {prompt.index for prompt in found.prompts}
+    for at, run in enumerate(found.runs):
+        where = f"runs.{at}"
+        if run.row not in rows:
+            return f"{where}.row: there is no row {run.row!r}"
+        if run.prompt not in prompts:
+            return f"{where}.prompt: there is no prompt {run.prompt}"
+        if not run.part < len(found.parts):
+            return f"{where}.part: there is no part {run.part}"
+        columns = {name: len(getattr(run.steps, name)) for name in (field.name for field in fields(run.steps))}
+        odd = next((name for name, length in columns.items() if length not in (0, len(run.steps))), None)
+        if odd is not None:
+            return f"{where}.steps.{odd}: {columns[odd]} entries, and there are {len(run.steps)} steps"
+    told = [one.row for one in found.figures]
+    return "" if set(told) <= rows else f"figures: there is no row {next(one for one in told if one not in rows)!r}"

@@ -20,7 +20,7 @@ from outrider.compare.machine import Forwards, Peak, cost_curve, describe, versi
 from outrider.compare.noise import Watch
 from outrider.compare.prompts import WARM_UP
 from outrider.compare.record import Record
-from outrider.compare.result import Comparison, Part, Prompt, Row, Run, Settings
+from outrider.compare.result import Comparison, ForwardCost, Part, Prompt, Row, Run, Settings
 from outrider.compare.runner import digest, in_turn
 from outrider.compare.strategies import Made, Strategy, Task
 from outrider.errors import OutriderError, first_line
@@ -93,6 +93,7 @@ class Measurement:
         record: a JSONL file that keeps every run as it ends; runs that it holds, of the same settings, are not made again.
         hear: told of every run.
         sees: told of every run as it is made, with its prompt, such as for a trace.
+        costs: the machine's cost curve where it is known already; else it is measured.
     """
 
     target: Target
@@ -103,6 +104,7 @@ class Measurement:
     record: Path | None = None
     hear: Callable[[Progress], None] = lambda _: None
     sees: Callable[[Run, Prompt], None] = lambda *_: None
+    costs: tuple[ForwardCost, ...] | None = None
     asked: dict[int, Prompt] = field(default_factory=dict)
     runs: list[Run] = field(default_factory=list)
     stopped: BaseException | None = None
@@ -127,7 +129,9 @@ class Measurement:
         ids = asking.task(chosen[0], 0, ())[0].ids[:_COST_TOKENS]
         forwards = Forwards(target, ids[:_CALIBRATED_TOKENS])
         watch, peak = Watch(forwards.again), Peak(target.info.device)
-        costs = cost_curve(target, ids, settings.batch_sizes) if not settings.acceptance_only else ()
+        costs = self.costs
+        if costs is None:
+            costs = cost_curve(target, ids, settings.batch_sizes) if not settings.acceptance_only else ()
         each = settings.repeats * sum(len(one.prompt.turns) for one in chosen)
         work = _Work(self, entries, asking, record, known, watch, peak, each)
         try:

@@ -44,7 +44,7 @@ def measure_bars(
     grid = unique([one.setting for candidate in candidates for one in spread(candidate.predictions, each)])
     if not grid:
         return tuned
-    once, names, stopped = compare(target, grid, prompts, replace(tuned.settings, repeats=1), hear)
+    once, names, stopped = compare(target, grid, prompts, replace(tuned.settings, repeats=1), tuned.costs, hear)
     if stopped is not None:
         return replace(tuned, complete=False)
     fast = sorted(grid, key=lambda one: -(_speed(once, name_of(names, one)) or 0.0))[:_AGAIN]
@@ -52,7 +52,7 @@ def measure_bars(
     chosen = [choice.setting] if choice.setting else []
     again = unique([*firsts, *fast, *chosen])
     settings = replace(tuned.settings, repeats=max(_LEAST, tuned.settings.repeats))
-    found, names, stopped = compare(target, again, prompts, settings, hear)
+    found, names, stopped = compare(target, again, prompts, settings, tuned.costs, hear)
     if stopped is not None:
         return replace(tuned, complete=False)
     bars = [bar for one in candidates if (bar := _predicted(one, found, name_of(names, one.predictions[0].setting)))]

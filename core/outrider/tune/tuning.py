@@ -162,7 +162,7 @@ class _Work:
         expected = [(one.setting, one) for plan in plans for one in plan.predictions]
         settings = unique([*[one for one, _ in expected], *[one for plan in plans for one in plan.adaptive]])
         asked = replace(self._settings, repeats=min(plan.repeats for plan in plans))
-        found, names, stopped = compare(self._to.target, settings, self._prompts, asked, self._hear)
+        found, names, stopped = compare(self._to.target, settings, self._prompts, asked, self._curve.costs, self._hear)
         self._validation, self._to.stopped = found, stopped
         for setting in settings:
             row = name_of(names, setting)

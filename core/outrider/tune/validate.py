@@ -8,7 +8,7 @@ from outrider.compare.conversations import Asking, conversations
 from outrider.compare.lineup import Entrant, lineup
 from outrider.compare.measure import Measurement, Progress
 from outrider.compare.pooled import with_figures
-from outrider.compare.result import Comparison, Settings
+from outrider.compare.result import Comparison, ForwardCost, Settings
 from outrider.compare.strategies import Strategy
 from outrider.compare.verdicts import explained
 from outrider.prompt_file import NamedPrompt
@@ -71,6 +71,7 @@ def compare(
     settings: Sequence[Setting],
     prompts: Sequence[NamedPrompt],
     asked: Settings,
+    costs: tuple[ForwardCost, ...],
     hear: Callable[[Progress], None] = lambda _: None,
 ) -> tuple[Comparison, Mapping[Any, str], BaseException | None]:
     """Measure settings beside plain decoding, interleaved.
@@ -80,6 +81,7 @@ def compare(
         settings: which.
         prompts: of single turns.
         asked: how; batch sizes are taken from the settings.
+        costs: the machine's cost curve.
         hear: told of every run.
 
     Returns:
@@ -87,7 +89,7 @@ def compare(
     """
     rows, names = entrants(settings)
     asked = replace(asked, batch_sizes=tuple(dict.fromkeys(one.batch_size for one in settings)), adaptive=False)
-    measurement = Measurement(target, rows, prompts, asked, hear=hear)
+    measurement = Measurement(target, rows, prompts, asked, hear=hear, costs=costs)
     found = measurement.run()
     asking = Asking(target, chat=asked.chat, seed=asked.seed, texts=False)
     return with_figures(explained(found, target, asking, conversations(prompts))), names, measurement.stopped

@@ -34,7 +34,7 @@ SMALLEST = 64
 class SuffixOptions(DrafterOptions):
     """Options of `suffix`."""
 
-    depth: int = Field(default=32, ge=2, le=128, description="longest string that is counted")
+    max_n: int = Field(default=32, ge=2, le=128, description="longest string that is counted")
     nodes: int = Field(default=31, ge=1, le=MAX_NODES, description="most nodes of a draft")
     factor: float = Field(default=4.0, gt=0.0, description="most nodes of a draft for every token of its match")
     least: float = Field(default=0.1, ge=0.0, lt=1.0, description="least chance of a node")
@@ -87,12 +87,12 @@ class Suffix(RowDrafter[SuffixOptions]):
     def __init__(self, target: TargetInfo, options: SuffixOptions) -> None:
         super().__init__(target, options)
         self._rows: dict[int, Row] = {}
-        self._store = OutputStore(options.store, options.depth) if options.store else None
+        self._store = OutputStore(options.store, options.max_n) if options.store else None
 
     def begin(self, rows: Sequence[RowStart]) -> None:
         """Count the prompts."""
         for start in rows:
-            self._rows[start.row] = Row(start, self.options.depth)
+            self._rows[start.row] = Row(start, self.options.max_n)
 
     def observe(self, batch: OutcomeBatch) -> None:
         """Count what was committed."""
@@ -128,7 +128,7 @@ class Suffix(RowDrafter[SuffixOptions]):
         tree = self._rows[row].tree
         found = [[Match(tree, node, length) for length, node in enumerate(tree.ends, 1)]]
         if self._store is not None:
-            tail = tree.tail(self.options.depth)
+            tail = tree.tail(self.options.max_n)
             for other in self._store.trees:
                 found += [[Match(other, node, length) for length, node in enumerate(other.find(tail), 1)]]
         return found

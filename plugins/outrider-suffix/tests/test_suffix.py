@@ -38,7 +38,7 @@ def test_it_is_found_by_its_name() -> None:
     assert record.distribution == "outrider-suffix"
 
 
-@parametrize_with_checks("suffix", "suffix[tree=false,depth=4]", "suffix[coupled=false]")
+@parametrize_with_checks("suffix", "suffix[tree=false,max_n=4]", "suffix[coupled=false]")
 def test_it_passes_the_kit(drafter: str, check: Any) -> None:
     check(drafter)
 
@@ -181,7 +181,7 @@ def test_noise_decides_between_what_followed() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"depth": 1}, "option depth = 1: input should be greater than or equal to 2"),
+        ({"max_n": 1}, "option max_n = 1: input should be greater than or equal to 2"),
         ({"store": 10}, "store = 10: give 0 for none, or at least 64 tokens"),
         ({"nods": 3}, "unknown option 'nods'. Did you mean 'nodes'?"),
     ],
