@@ -83,7 +83,6 @@ class Predictor:
             1 + max((rank for _, rank in outlines), default=0),
         )
         self._horizon = self._probes[0].horizon
-        self._horizon = self._probes[0].horizon
         self._trees: Callable[[str, int, int | None], Trees] = lru_cache(maxsize=256)(self._best)
 
     @property
