@@ -65,7 +65,7 @@ def test_json_is_one_object(run_outrider: Run, faulty: str) -> None:
         (["ngram", "--only", "depth"], "unknown check 'depth'"),
         (["ngram", "--tier", "tree"], "unknown tier 'tree'. Did you mean 'trees'?"),
         (["ngram", "-o", "max_m=3"], "unknown option 'max_m'"),
-        (["medusa"], "for_check(target)"),
+        (["medusa[heads=/none]"], "/none"),
     ],
 )
 def test_bad_input_is_one_line_and_status_2(run_outrider: Run, arguments: list[str], message: str) -> None:

@@ -1,6 +1,6 @@
 """Trees are well formed, and fit into the room that their row has."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Final
 
@@ -27,13 +27,13 @@ def checks() -> Iterator[Check]:
         "depth-room",
         "basic",
         "trees are well formed and no deeper than the row's max_depth, after texts of 1 to 60 tokens (C1)",
-        lambda make: _fit(make, [(depth, MAX_NODES) for depth in (1, 2, 3, 20)]),
+        lambda make: _fit(make, [(depth, MAX_NODES) for depth in (1, 2, 3, 20)], RULES),
     )
     yield Check(
         "node-room",
         "basic",
         "trees have no more nodes than the row's max_nodes, and every node its parent (C1)",
-        lambda make: _fit(make, [(20, nodes) for nodes in (1, 2, 3, 5, 8)]),
+        lambda make: _fit(make, [(20, nodes) for nodes in (1, 2, 3, 5, 8)], RULES[:1]),
     )
     yield Check(
         "vocabulary",
@@ -43,18 +43,25 @@ def checks() -> Iterator[Check]:
     )
 
 
-def _fit(make: Make, rooms: list[tuple[int, int]]) -> None:
+def _fit(make: Make, rooms: list[tuple[int, int]], rules: Sequence[tuple[int | None, str]]) -> None:
     for ids in texts():
         for depth, nodes in rooms:
             case = Case(tuple(ids), setting=f"max_depth {depth}, max_nodes {nodes}")
-            hold(case, partial(_ask, make, depth, nodes))
+            hold(case, partial(_ask, make, depth, nodes, rules))
 
 
-def _ask(make: Make, depth: int, nodes: int, case: Case, vocabulary: int = VOCABULARY) -> None:
+def _ask(
+    make: Make,
+    depth: int,
+    nodes: int,
+    rules: Sequence[tuple[int | None, str]],
+    case: Case,
+    vocabulary: int = VOCABULARY,
+) -> None:
     target = tiny_target(vocabulary=vocabulary)
     with Lead(target, make(target.info), [case.ids]) as lead:
         lead.start([case.ids[0]])
-        for seed, rule in RULES:
+        for seed, rule in rules:
             lead.propose(depth=depth, nodes=nodes, seed=seed, rule=rule)
 
 
@@ -63,4 +70,4 @@ def _vocabulary(make: Make) -> None:
         last = vocabulary - 1
         for ids in ([last] * 9, [*prompt(12, 2, vocabulary), last]):
             case = Case(tuple(ids), setting=f"vocabulary {vocabulary}")
-            hold(case, partial(_ask, make, 20, MAX_NODES, vocabulary=vocabulary))
+            hold(case, partial(_ask, make, 20, MAX_NODES, RULES, vocabulary=vocabulary))

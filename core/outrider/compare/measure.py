@@ -15,6 +15,7 @@ from typing import Any, Final
 from pydantic import TypeAdapter, ValidationError
 
 from outrider.compare.conversations import Asking, Conversation, conversations, shard_of
+from outrider.compare.interrupts import Interrupts, watched
 from outrider.compare.lineup import Entrant, packages
 from outrider.compare.machine import Forwards, Peak, cost_curve, describe, versions
 from outrider.compare.noise import Watch
@@ -135,9 +136,10 @@ class Measurement:
         each = settings.repeats * sum(len(one.prompt.turns) for one in chosen)
         work = _Work(self, entries, asking, record, known, watch, peak, each)
         try:
-            for repeat in range(settings.repeats):
-                for start in range(0, len(chosen), block):
-                    work.block(chosen[start : start + block], repeat)
+            with watched() as work.interrupts:
+                for repeat in range(settings.repeats):
+                    for start in range(0, len(chosen), block):
+                        work.block(chosen[start : start + block], repeat)
         except (KeyboardInterrupt, OSError) as error:
             self.stopped = error
         part = Part(
@@ -193,6 +195,7 @@ class _Work:
         self._watch, self._peak, self._each, self._total = watch, peak, each, each * len(entries)
         self._answers: dict[int, str] = {}
         self._made, self._seconds = 0, 0.0
+        self.interrupts = Interrupts()
 
     def block(self, chosen: Sequence[Conversation], repeat: int) -> None:
         """Run all rows on some conversations, turn by turn."""
@@ -214,6 +217,7 @@ class _Work:
             for run, line in there_already:
                 self._take(entry, run, line.get("load_seconds"), line.get("peak_memory_bytes"))
             return
+        self.interrupts.check()
         self._watch.look()
         began = time.monotonic()
         try:

@@ -1,0 +1,39 @@
+"""Ctrl-C that is not lost: Python drops the exception where it comes up inside a destructor or a callback."""
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+
+class Interrupts:
+    """Whether Ctrl-C was pressed since this was made."""
+
+    def __init__(self) -> None:
+        self.came = False
+
+    def check(self) -> None:
+        """Raise KeyboardInterrupt where Ctrl-C was pressed, also where it went unnoticed."""
+        if self.came:
+            raise KeyboardInterrupt
+
+
+@contextmanager
+def watched() -> Iterator[Interrupts]:
+    """Notice Ctrl-C while something runs; what the process does about it stays as it is."""
+    found = Interrupts()
+    before: Any = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(before):
+        yield found  # signals are not ours here
+        return
+
+    def note(number: int, frame: Any) -> Any:
+        found.came = True
+        return before(number, frame)
+
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield found
+    finally:
+        signal.signal(signal.SIGINT, before)
