@@ -1,6 +1,5 @@
 """`outrider compare`: drafters side by side on one's own model, prompts and machine."""
 
-import sys
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -11,7 +10,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from outrider.cli import quiet
-from outrider.cli.comparison import Teller, show, status
+from outrider.cli.comparison import Teller, settings_of, show, status
 from outrider.compare import trace as tracing
 from outrider.compare.conversations import Asking, conversations, cut, first_of_each, shard_of
 from outrider.compare.files import save as save_comparison
@@ -23,7 +22,7 @@ from outrider.compare.report.page import environment, write_report
 from outrider.compare.result import Comparison, Prompt, Run, Settings
 from outrider.compare.verdicts import explained
 from outrider.config import Config, load_config
-from outrider.decode.request import check_options, read_request
+from outrider.decode.request import check_options
 from outrider.errors import InputError, OutriderError
 from outrider.prompt_file import NamedPrompt, read_prompts
 from outrider.target.load import load
@@ -195,22 +194,18 @@ def _settings(
     chat = options.pop("chat", None)
     greedy = {} if options.keys() & {"temperature", "top_k", "top_p"} else {"temperature": 0.0}
     generation = {"max_new_tokens": _TOKENS} | greedy | options
-    request = read_request(target, [0], generation | {"seed": seed})
-    return Settings(
-        model=model,
-        dtype=str(target.info.dtype).removeprefix("torch."),
-        device=str(target.info.device),
-        generation=generation,
-        sampled=request.sampler.decisions is not None,
+    return settings_of(
+        target,
+        model,
+        generation,
         seed=seed,
+        chat=chat,
         repeats=repeats,
         batch_sizes=sizes,
         adaptive=adaptive,
         longest=longest,
-        chat=bool(getattr(target.tokenizer, "chat_template", None)) if chat is None else chat,
         acceptance_only=acceptance_only,
         shard=shard,
-        command=" ".join(sys.argv[1:]),
     )
 
 

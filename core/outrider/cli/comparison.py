@@ -2,17 +2,42 @@
 
 import sys
 import time
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 import typer
 from rich.table import Table
 
 from outrider.cli import print_table
 from outrider.compare.measure import Progress
-from outrider.compare.result import Comparison
+from outrider.compare.result import Comparison, Settings
 from outrider.compare.table import Grid, grids, notes, render
+from outrider.decode.request import read_request
+from outrider.target.model import Target
 
 _EVERY: Final = 10.0
+
+
+def settings_of(
+    target: Target, model: str, generation: Mapping[str, Any], *, seed: int, chat: bool | None, **how: Any
+) -> Settings:
+    """Return what is asked for, with what follows from the target; `how` are further fields of `Settings`.
+
+    Raises:
+        InputError: an option of generation is wrong.
+    """
+    request = read_request(target, [0], {**generation, "seed": seed})
+    return Settings(
+        model=model,
+        dtype=str(target.info.dtype).removeprefix("torch."),
+        device=str(target.info.device),
+        generation=generation,
+        sampled=request.sampler.decisions is not None,
+        seed=seed,
+        chat=bool(getattr(target.tokenizer, "chat_template", None)) if chat is None else chat,
+        command=" ".join(sys.argv[1:]),
+        **how,
+    )
 
 
 def status(found: Comparison) -> int:

@@ -6,18 +6,17 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import typer
 
 from outrider.cli import quiet
 from outrider.cli.compare import batch_sizes, check_folder
-from outrider.cli.comparison import clock
+from outrider.cli.comparison import clock, settings_of
 from outrider.compare.conversations import cut, first_of_each
 from outrider.compare.measure import Progress
 from outrider.compare.prompts import BUILTIN
-from outrider.compare.result import Settings
-from outrider.decode.request import check_options, read_request
+from outrider.decode.request import check_options
 from outrider.prompt_file import NamedPrompt, read_prompts
 from outrider.target.load import load
 from outrider.target.model import Target
@@ -84,7 +83,8 @@ def command(
     with quiet():
         target = load(model, dtype=dtype, device=device)
         options = generation | {"max_new_tokens": max_new_tokens}
-        settings = _settings(target, model, options, sizes, runs, seed, chat, longest)
+        how = {"repeats": runs, "batch_sizes": sizes, "adaptive": False, "longest": longest}
+        settings = settings_of(target, model, options, seed=seed, chat=chat, **how)
         if longest is not None:
             read = [cut(target, one, longest, settings.chat) for one in read]
         teller = _Teller()
@@ -124,33 +124,6 @@ def _with_bars(target: Target, tuned: Tuned, read: Sequence[NamedPrompt], each: 
         return measure_bars(target, tuned, prompts, each, teller.hear)
     except KeyboardInterrupt:
         return replace(tuned, complete=False)
-
-
-def _settings(
-    target: Target,
-    model: str,
-    generation: dict[str, Any],
-    sizes: tuple[int, ...],
-    repeats: int,
-    seed: int,
-    chat: bool | None,
-    longest: int | None,
-) -> Settings:
-    request = read_request(target, [0], generation | {"seed": seed})
-    return Settings(
-        model=model,
-        dtype=str(target.info.dtype).removeprefix("torch."),
-        device=str(target.info.device),
-        generation=generation,
-        sampled=request.sampler.decisions is not None,
-        seed=seed,
-        repeats=repeats,
-        batch_sizes=sizes,
-        adaptive=False,
-        longest=longest,
-        chat=bool(getattr(target.tokenizer, "chat_template", None)) if chat is None else chat,
-        command=" ".join(sys.argv[1:]),
-    )
 
 
 class _Teller:
