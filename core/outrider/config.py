@@ -2,6 +2,7 @@
 
 import re
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,11 @@ class Config(_Section):
         if isinstance(value, dict):
             raise InputError("write [[drafters]], a table for every drafter")
         return value
+
+    def options(self, flags: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the options of generation that are set, with flags over those of the file; None is not set."""
+        merged = self.generation.model_dump() | {name: value for name, value in flags.items() if value is not None}
+        return {name: value for name, value in merged.items() if value is not None}
 
     @property
     def drafter_choice(self) -> DrafterChoice | None:

@@ -15,17 +15,9 @@ from outrider.cli.app import app, run_app
 from outrider.plugins.loader import installed
 from outrider.target.fingerprint import Fingerprint
 from registries import Installed, make_drafter_class
-from support import char_tokenizer, plain_loop, tiny_model
+from support import char_tokenizer, plain_loop
 
 Run = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture(scope="module")
-def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("model")
-    tiny_model(3, 0.1).save_pretrained(folder)
-    char_tokenizer().save_pretrained(folder)
-    return folder
 
 
 @pytest.fixture

@@ -19,19 +19,10 @@ from compare.schemas import faults
 from outrider.cli.app import app, run_app
 from outrider.compare.files import read
 from outrider.compare.strategies import Drafting
-from support import char_tokenizer, tiny_model
 
 Call = Callable[..., tuple[int, str, str]]
 PUBLISHED = Path(__file__).parents[2] / "docs" / "schema" / "compare-1.json"
 SHORT = ("--runs", "1", "--max-new-tokens", "12")
-
-
-@pytest.fixture(scope="module")
-def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("model")
-    tiny_model(3, 0.1).save_pretrained(folder)
-    char_tokenizer().save_pretrained(folder)
-    return folder
 
 
 @pytest.fixture

@@ -110,8 +110,7 @@ def command(
         "adaptive": adaptive,
         "chat": chat,
     }
-    given = file.generation.model_dump() | {name: value for name, value in flags.items() if value is not None}
-    given = {name: value for name, value in given.items() if value is not None}
+    given = file.options(flags)
     name = model or file.target.model
     if name is None:
         raise InputError("which model? -m smollm2, a folder, or a Hub id")

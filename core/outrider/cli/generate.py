@@ -89,8 +89,7 @@ def command(
         "adaptive": adaptive,
         "chat": chat,
     }
-    options = file.generation.model_dump() | {name: value for name, value in flags.items() if value is not None}
-    options = {name: value for name, value in options.items() if value is not None}
+    options = file.options(flags)
     name = model or file.target.model
     if name is None:
         raise InputError("which model? -m smollm2, a folder, or a Hub id")
