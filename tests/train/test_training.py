@@ -223,8 +223,8 @@ def test_two_processes_learn_together(data: Path, tmp_path: Path) -> None:
     log = [json.loads(line) for line in (tmp_path / "two" / "training.jsonl").read_text().splitlines()]
     alone = run(job("eagle3", data, tmp_path / "one", replace(SHORT, accumulate=4)))
     assert log[-1]["step"] == alone[-1].step
-    # Twice the processes with half the forwards is the same update.
-    assert log[-1]["loss"] == pytest.approx(alone[-1].loss, rel=1e-3)
+    # Twice the processes with half the forwards is the same update, from the same first weights in every process.
+    assert log[-1]["loss"] == pytest.approx(alone[-1].loss, rel=1e-5)
     assert accepted("eagle3", tmp_path / "two") >= 0.0
 
 

@@ -200,7 +200,7 @@ def _begin(network: EagleNetwork, start: TrainStart, tokens: torch.Tensor, *, fr
         own = dict(layer.named_parameters())
         if "hidden_norm.weight" in own:  # its own input norm is the embeddings'
             own["input_layernorm.weight"] = own["hidden_norm.weight"]
-        for name in own.keys() & theirs.keys():
+        for name in [name for name in own if name in theirs]:  # in this order, since it draws
             mine, values = own[name], theirs[name]
             if mine.shape == values.shape:
                 mine.copy_(values)
