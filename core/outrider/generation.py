@@ -14,6 +14,7 @@ from outrider.decode.row import Row, Step
 from outrider.decode.stats import Stats
 from outrider.decode.stopping import FinishReason
 from outrider.draft.guard import Guard
+from outrider.draft.led import guard_for
 from outrider.errors import InputError
 from outrider.plugins.words import DrafterWord, make_drafter
 from outrider.prompt import Prompt, encode, encode_batch
@@ -229,7 +230,7 @@ def generate_batch(
     guard = prepare(target, drafter, drafter_options)
     every = encode_batch(target, prompts, attention_mask, chat)
     ids = [one for one in every for _ in range(num_return_sequences)]
-    seed, first = read_seed(options), first_index * num_return_sequences
+    seed, first = target.ranks.decided(lambda: read_seed(options)), first_index * num_return_sequences
     requests = [
         _read_row(target, at // num_return_sequences, one, options | {"seed": derive(seed, first + at)})
         for at, one in enumerate(ids)
@@ -250,7 +251,7 @@ def prepare(target: Target, drafter: DrafterWord, options: Mapping[str, Any] | N
     """
     if not isinstance(target, Target):
         raise InputError(f"{target!r} is no target; make one with outrider.load")
-    return Guard(make_drafter(drafter, options, target.info))
+    return guard_for(make_drafter(drafter, options, target.info), target.ranks)
 
 
 def _read_row(target: Target, index: int, ids: Sequence[int], options: Mapping[str, Any]) -> Request:

@@ -257,6 +257,8 @@ def _target(model: PreTrainedModel) -> Target:
     if known is not None and known[0] == now:
         return Target(model, tier=known[1], trust=known[2], costs=known[3])
     target = load(model)
+    if target.ranks.several:
+        raise InputError("a model that several processes hold is served by outrider.generate, not by model.generate")
     _PROBED[model] = (now, type(target.tier), target.trust, target.costs)
     return target
 

@@ -35,7 +35,9 @@ class Self(Following):
             InputError: it has too few layers, or can't be cut.
         """
         total, parts = self.target.num_layers, self.target.parts
-        if parts is None or total < 2:
+        if parts is None:
+            raise InputError("drafter 'self': the target shows no parts of itself, so there is no early exit")
+        if total < 2:
             raise InputError(f"drafter 'self': the target has {total} layers, and an early exit needs two or more")
         self._layers = self.options.layers or max(1, min(total - 1, round(0.8 * total)))
         try:

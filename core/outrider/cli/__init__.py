@@ -1,13 +1,18 @@
 """The command line, one module a subcommand."""
 
 import logging
+import os
+import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 from transformers.utils import logging as transformers_logging
+
+from outrider.ranks import Ranks
 
 
 @contextmanager
@@ -19,6 +24,26 @@ def quiet() -> Iterator[None]:
         warnings.formatwarning = lambda message, *_, **__: f"warning: {message}\n"
         warnings.filterwarnings("ignore", module="transformers")
         yield
+
+
+def launched() -> bool:
+    """Say whether `torchrun` or `accelerate launch` started several processes, which then hold the model together."""
+    return int(os.environ.get("WORLD_SIZE") or 1) > 1
+
+
+@contextmanager
+def first_speaks(ranks: Ranks) -> Iterator[None]:
+    """Let the first of several processes alone print and write; errors are still everybody's."""
+    if ranks.first:
+        yield
+        return
+    told = sys.stdout, sys.stderr
+    with Path(os.devnull).open("w", encoding="utf-8") as nowhere:
+        sys.stdout = sys.stderr = nowhere
+        try:
+            yield
+        finally:
+            sys.stdout, sys.stderr = told
 
 
 def print_table(table: Table) -> None:

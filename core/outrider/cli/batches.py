@@ -25,7 +25,7 @@ def run_batches(
     as_json: bool,
 ) -> int:
     """Generate for all prompts, `size` at a time, with one drafter, and print what is done as soon as it is."""
-    options = options | {"seed": read_seed(options)}
+    options = options | {"seed": target.ranks.decided(lambda: read_seed(options))}
     drafter = make_drafter(choice.name, choice.options, target.info)
     for start in range(0, len(prompts), size):
         group = prompts[start : start + size]

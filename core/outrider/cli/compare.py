@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from outrider.cli import quiet
+from outrider.cli import first_speaks, launched, quiet
 from outrider.cli.comparison import Teller, settings_of, show, status
 from outrider.compare import trace as tracing
 from outrider.compare.conversations import Asking, conversations, cut, first_of_each, shard_of
@@ -138,27 +138,30 @@ def command(
             dtype=dtype or file.target.dtype,
             device=device or (None if device_map else file.target.device),
             device_map=device_map,
+            tensor_parallel=launched(),
             revision=revision,
             trust_remote_code=trust_remote_code,
         )
-        if every:
-            words += _every(target, words)
-        entrants = lineup(
-            words,
-            rules=rules,
-            batch_sizes=sizes,
-            baseline=not acceptance_only,
-            with_hf=with_hf,
-            assistant=assistant,
-            static=target.info.device.type == "cuda",
-        )
-        repeats = 1 if acceptance_only else runs
-        settings = _settings(target, name, given, sizes, repeats, shard, longest, acceptance_only)
-        if longest is not None:
-            read = [cut(target, one, longest, settings.chat) for one in read]
-        asked = _Asked(settings, read, texts=prompts is None)
-        measurement = Measurement(target, entrants, read, settings, texts=asked.texts, record=resume, hear=Teller())
-        return _finish(measurement, asked, _Files(save, html, trace), str(how.value))
+        files = _Files(save, html, trace) if target.ranks.first else _Files()
+        with first_speaks(target.ranks):
+            if every:
+                words += _every(target, words)
+            entrants = lineup(
+                words,
+                rules=rules,
+                batch_sizes=sizes,
+                baseline=not acceptance_only,
+                with_hf=with_hf,
+                assistant=assistant,
+                static=target.info.device.type == "cuda",
+            )
+            repeats = 1 if acceptance_only else runs
+            settings = _settings(target, name, given, sizes, repeats, shard, longest, acceptance_only)
+            if longest is not None:
+                read = [cut(target, one, longest, settings.chat) for one in read]
+            asked = _Asked(settings, read, texts=prompts is None)
+            measurement = Measurement(target, entrants, read, settings, texts=asked.texts, record=resume, hear=Teller())
+            return _finish(measurement, asked, files, str(how.value))
 
 
 def _every(target: Target, named: Sequence[Any]) -> list[str]:
@@ -212,9 +215,9 @@ def _settings(
 class _Files:
     """Where the result goes, beside the terminal."""
 
-    save: Path | None
-    html: Path | None
-    trace: Path | None
+    save: Path | None = None
+    html: Path | None = None
+    trace: Path | None = None
 
     def write(self, found: Comparison) -> BaseException | None:
         """Write what can be written; returns what went wrong."""

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from outrider.cli import quiet
+from outrider.cli import first_speaks, launched, quiet
 from outrider.cli.batches import as_dict, run_batches, summary
 from outrider.config import Config, load_config
 from outrider.decode.explain import Explanation
@@ -107,13 +107,15 @@ def command(
             dtype=dtype or file.target.dtype,
             device=device or (None if device_map else file.target.device),
             device_map=device_map,
+            tensor_parallel=launched(),
             revision=revision,
             trust_remote_code=trust_remote_code,
         )
-        if prompts:
-            return run_batches(target, read, batch_size, choice, options, as_json=as_json)
-        prompt_ids = encode(target, text, options.pop("chat", None))
-        return _run(target, prompt_ids, choice, options, explain=explain, as_json=as_json, color=color)
+        with first_speaks(target.ranks):
+            if prompts:
+                return run_batches(target, read, batch_size, choice, options, as_json=as_json)
+            prompt_ids = encode(target, text, options.pop("chat", None))
+            return _run(target, prompt_ids, choice, options, explain=explain, as_json=as_json, color=color)
 
 
 def _run(

@@ -122,14 +122,14 @@ class Measurement:
         settings, target = self.settings, self.target
         block = math.lcm(*settings.batch_sizes)
         chosen = shard_of(conversations(self.prompts), settings.shard, block)
-        record = Record(self.record, self._kept_by())
+        record = target.ranks.decided(lambda: Record(self.record, self._kept_by()), Record.read_only)
         known = self._known(record)
         asking = Asking(target, chat=settings.chat, seed=settings.seed, texts=self.texts)
         entries = [_Entry(one, one.strategy(target, settings.generation, settings.adaptive)) for one in self.entrants]
         started, began = datetime.now(UTC).isoformat(timespec="seconds"), time.monotonic()
         ids = asking.task(chosen[0], 0, ())[0].ids[:_COST_TOKENS]
         forwards = Forwards(target, ids[:_CALIBRATED_TOKENS])
-        watch, peak = Watch(forwards.again), Peak(target.info.device)
+        watch, peak = Watch(forwards.again, target.ranks.decided), Peak(target.info.device)
         costs = self.costs
         if costs is None:
             costs = cost_curve(target, ids, settings.batch_sizes) if not settings.acceptance_only else ()
@@ -217,7 +217,7 @@ class _Work:
             for run, line in there_already:
                 self._take(entry, run, line.get("load_seconds"), line.get("peak_memory_bytes"))
             return
-        self.interrupts.check()
+        self._to.target.ranks.decided(self.interrupts.check)
         self._watch.look()
         began = time.monotonic()
         try:

@@ -99,15 +99,20 @@ def between(before: Reading, after: Reading, calibrations: tuple[Calibration, ..
     )
 
 
+def _own(question: Callable[[], bool]) -> bool:
+    return question()
+
+
 class Watch:
     """Watches the machine during a measurement.
 
     Args:
         forward: the same small amount of work each time.
+        agreed: asks a question of time; all processes that do the work together get one answer.
     """
 
-    def __init__(self, forward: Callable[[], object]) -> None:
-        self._forward, self._found = forward, list[Calibration]()
+    def __init__(self, forward: Callable[[], object], agreed: Callable[[Callable[[], bool]], bool] = _own) -> None:
+        self._forward, self._agreed, self._found = forward, agreed, list[Calibration]()
         forward()  # the first one sets things up
         self._before = Reading.now()
         self._start = self._last = time.monotonic()
@@ -115,7 +120,7 @@ class Watch:
 
     def look(self) -> None:
         """Calibrate again, where that is some time ago."""
-        if time.monotonic() - self._last >= _BETWEEN:
+        if self._agreed(lambda: time.monotonic() - self._last >= _BETWEEN):
             self._calibrate()
 
     def over(self) -> Noise:
@@ -126,7 +131,7 @@ class Watch:
     def _calibrate(self) -> None:
         took: list[float] = []
         began = time.perf_counter()
-        while len(took) < 5 or (time.perf_counter() - began < 0.05 and len(took) < 50):
+        while self._agreed(lambda: len(took) < 5 or (time.perf_counter() - began < 0.05 and len(took) < 50)):
             start = time.perf_counter()
             self._forward()
             took.append(time.perf_counter() - start)

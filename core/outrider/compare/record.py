@@ -43,6 +43,12 @@ class Record:
         if differs:
             raise InputError(f"{path} holds runs with other settings; name another file or remove it")
 
+    def read_only(self) -> "Record":
+        """Return what it held, as a record that keeps nothing."""
+        other = Record(None, {})
+        other.kept = self.kept
+        return other
+
     def unreadable(self) -> InputError:
         """Return the error that its values are not what they should be."""
         return InputError(f"{self._path} is no record of runs; name another file or remove it")

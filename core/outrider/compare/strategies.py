@@ -19,7 +19,7 @@ from outrider.decode.row import Row, Step
 from outrider.decode.stats import Stats
 from outrider.decode.work import Work
 from outrider.draft.contract import Drafter
-from outrider.draft.guard import Guard
+from outrider.draft.led import guard_for
 from outrider.plugins.words import DrafterWord, make_drafter
 from outrider.target import compat
 from outrider.target.load import load
@@ -114,7 +114,7 @@ class Drafting(Strategy):
             self.begin()
         if len(tasks) == 1 and tasks[0].messages:
             return [self._turn(tasks[0])]
-        guard = Guard(self._drafter)  # type: ignore[arg-type]
+        guard = guard_for(self._drafter, self._target.ranks)  # type: ignore[arg-type]
         rows = [
             Row(read_request(self._target, task.ids, self._options | {"seed": task.seed}), Stats()) for task in tasks
         ]
@@ -127,7 +127,7 @@ class Drafting(Strategy):
     def _turn(self, task: Task) -> Made:
         session = self._sessions.get(task.conversation)
         if session is None:
-            session = Session(self._target, Guard(self._drafter), True, self._options)  # type: ignore[arg-type]
+            session = Session(self._target, guard_for(self._drafter, self._target.ranks), True, self._options)  # type: ignore[arg-type]
             self._sessions[task.conversation] = session
         collected = _Collected(self._target)
         with session.stream([dict(one) for one in task.messages], seed=task.seed) as steps:

@@ -4,7 +4,7 @@ from collections.abc import Generator, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from outrider.decode.row import Row, Step
+from outrider.decode.row import Decision, Row, Step
 from outrider.decode.stats import Stats, timing
 from outrider.decode.work import Forward, Work
 from outrider.draft.adaptive import pace_for
@@ -16,7 +16,7 @@ from outrider.draft.tree import DraftTree
 from outrider.target.call import Scored
 from outrider.target.model import Target
 from outrider.target.tier import Opening, Piece
-from outrider.verify.sampling import verify_rows
+from outrider.verify.sampling import NodeScores, verify_rows
 
 RESERVED_TOKENS: Final = 1024
 Emitted = list[tuple[Row, Step]]
@@ -92,8 +92,8 @@ def read_prompts(target: Target, drafter: Guard, rows: Sequence[Row], cache: Any
     unread = [row.ids[length:] for row, length in zip(rows, target.tier.lengths(cache), strict=True)]
     logits = target.prefill(cache, unread, hear, rows[0].request.chunk)
     scores = [row.scores(logits[index : index + 1], DraftTree()) for index, row in enumerate(rows)]
-    verdicts = verify_rows([(row.request.sampler, one, len(row.ids)) for row, one in zip(rows, scores, strict=True)])
-    steps = [row.take(one, verdict)[0] for row, one, verdict in zip(rows, scores, verdicts, strict=True)]
+    decided = _verify(target, rows, scores)
+    steps = [row.take(one, decision)[0] for row, one, decision in zip(rows, scores, decided, strict=True)]
     last = {piece.row: _piece_features(piece) for piece in heard}
     emitted = list(zip(rows, steps, strict=True))
     outcomes = [row.outcome(step, DraftTree(), (), last.get(at)) for at, (row, step) in enumerate(emitted)]
@@ -123,10 +123,8 @@ def _step(
         scored = target.forward(cache, [row.ids[-1] for row in rows], batch)
         forward.over()
         scores = [row.scores(scored.logits[at], trees[at]) for at, row in enumerate(rows)]
-        verdicts = verify_rows(
-            [(row.request.sampler, one, len(row.ids)) for row, one in zip(rows, scores, strict=True)]
-        )
-    taken = [row.take(scores[at], verdicts[at]) for at, row in enumerate(rows)]
+        decided = _verify(target, rows, scores)
+    taken = [row.take(scores[at], decided[at]) for at, row in enumerate(rows)]
     for row, tree, (_, path) in zip(rows, trees, taken, strict=True):
         row.stats.count_step(tree.candidates, len(path))
     # The last token is the next step's root, and a root is not in the cache yet.
@@ -140,7 +138,7 @@ def _step(
             features = replace(features, first=len(row.ids) - len(step.tokens) - 1, keys_values=shared[at])
         outcomes.append(row.outcome(step, trees[at], path, features))
     drafter.observe(OutcomeBatch(tuple(outcomes)))
-    accepted, counts = [len(one.path) for one in verdicts], [len(step.tokens) for step, _ in taken]
+    accepted, counts = [len(one.verdict.path) for one in decided], [len(step.tokens) for step, _ in taken]
     pace.learn(plan, Taken(trees, accepted, counts, drafting.seconds, scoring.seconds))
     for row in rows:
         row.stats.count_pace(pace.won, paused=plan.paused)
@@ -149,6 +147,18 @@ def _step(
         Work(trees[at], scores[at], path, plan.paused, len(rows), 0.0, *parts) for at, (_, path) in enumerate(taken)
     ]
     return [(row, step) for row, (step, _) in zip(rows, taken, strict=True)], works
+
+
+def _verify(target: Target, rows: Sequence[Row], scores: Sequence[NodeScores]) -> list[Decision]:
+    """Decide what is kept of every row's tree, and where its text stops."""
+
+    def decide() -> list[Decision]:
+        verdicts = verify_rows(
+            [(row.request.sampler, one, len(row.ids)) for row, one in zip(rows, scores, strict=True)]
+        )
+        return [row.cut(one, verdict) for row, one, verdict in zip(rows, scores, verdicts, strict=True)]
+
+    return target.ranks.decided(decide)
 
 
 def _stats(rows: Sequence[Row]) -> list[Stats]:

@@ -89,7 +89,7 @@ def read_request(target: Target, ids: Sequence[int], options: Mapping[str, Any])
     check_options(options)
     _check_ids(target, ids)
     chosen = dict(options)
-    seed = read_seed(chosen)
+    seed = target.ranks.decided(lambda: read_seed(chosen))
     chosen.pop("seed", None)
     rule = chosen.pop("rule", None) or "match"
     adaptive = chosen.pop("adaptive", None)

@@ -42,6 +42,21 @@ class Step:
     work: Work | None = field(default=None, compare=False)
 
 
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What becomes of a step.
+
+    Args:
+        verdict: what the rule keeps.
+        kept: how many of its tokens stay in the text.
+        finish_reason: why the text ends with them, or None.
+    """
+
+    verdict: Verdict
+    kept: int
+    finish_reason: FinishReason | None
+
+
 class Row:
     """The committed ids of one text, its request and what is counted of it.
 
@@ -93,12 +108,16 @@ class Row:
         logits = logits[: 1 + len(tree)]
         return self.request.sampler.scores(logits, tree, self.ids, keep=bool(self.request.evidence))
 
-    def take(self, scores: NodeScores, verdict: Verdict) -> tuple[Step, tuple[int, ...]]:
-        """Take over a step's tokens, up to where the text stops; returns the nodes that were accepted with them."""
-        tree = scores.tree
-        tokens = (*[tree.tokens[node] for node in verdict.path], verdict.bonus)
+    def cut(self, scores: NodeScores, verdict: Verdict) -> Decision:
+        """Say where the text stops among the tokens that a verdict gives."""
+        tokens = verdict.tokens(scores.tree)
         kept, reason = self.request.stopping.cut(self.ids, tokens, self._shown(scores, (ROOT, *verdict.path)))
-        tokens, accepted = tokens[:kept], verdict.path[:kept]
+        return Decision(verdict, kept, reason)
+
+    def take(self, scores: NodeScores, decision: Decision) -> tuple[Step, tuple[int, ...]]:
+        """Take over a step's tokens, up to where the text stops; returns the nodes that were accepted with them."""
+        verdict, kept, reason = decision.verdict, decision.kept, decision.finish_reason
+        tokens, accepted = verdict.tokens(scores.tree)[:kept], verdict.path[:kept]
         evidence = Evidence.of(self.request.evidence, scores, (ROOT, *verdict.path)[:kept], tokens)
         self.ids.extend(tokens)
         self.view.grow(tokens)

@@ -41,7 +41,8 @@ class Guard:
 
     def __init__(self, drafter: Drafter[Any], role: str = "drafter") -> None:
         self.drafter = drafter
-        self._name = f"{role} '{drafter.name}'"
+        self.name = f"{role} '{drafter.name}'"
+        """What errors call it."""
         with _MAKING:
             self._lock = _LOCKS.setdefault(drafter, threading.RLock())
 
@@ -115,11 +116,11 @@ class Guard:
     @contextmanager
     def _named(self, method: str) -> Iterator[None]:
         try:
-            with self._lock, torch.no_grad(), traced(self._name, method):
+            with self._lock, torch.no_grad(), traced(self.name, method):
                 yield
         except KeyboardInterrupt:
             raise
         except DrafterError as error:  # a part of it, named already
-            raise DrafterError(f"{self._name}: {error}") from error
+            raise DrafterError(f"{self.name}: {error}") from error
         except BaseException as error:  # a drafter may raise anything, SystemExit too
-            raise DrafterError(f"{self._name} failed in {method}: {first_line(error)}") from error
+            raise DrafterError(f"{self.name} failed in {method}: {first_line(error)}") from error

@@ -1,7 +1,7 @@
 """The laws that drawn nodes come from; the ratio rules compare them with the target's."""
 
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, replace
+from typing import Final, Self
 
 import torch
 
@@ -34,6 +34,10 @@ class DraftLaws:
             inside = self.id_map < vocab
             law[self.id_map[inside].cpu()] = values[inside.cpu()]
         return law / law.sum()
+
+    def on_cpu(self) -> Self:
+        """Return the same laws on the CPU."""
+        return replace(self, q=self.q.cpu(), id_map=None if self.id_map is None else self.id_map.cpu())
 
     def fault(self) -> str:
         """Say what is wrong with the laws, or nothing."""

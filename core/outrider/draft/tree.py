@@ -5,7 +5,7 @@ stands for it wherever a parent is named. Every node's parent comes before it, a
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Self
 
 from outrider.draft.laws import POINT, DraftLaws
@@ -155,6 +155,10 @@ class DraftTree:
             coupled=self.coupled and bool(nodes),
             scouts=frozenset(place[node] for node in nodes if node in self.scouts),
         )
+
+    def on_cpu(self) -> Self:
+        """Return the tree with its laws on the CPU."""
+        return self if self.laws is None else replace(self, laws=self.laws.on_cpu())
 
     def places_in(self, left: "DraftTree") -> Places:
         """Return where the nodes are in what `keep` left of this tree, its scouts all or none."""

@@ -32,6 +32,7 @@ from transformers.masking_utils import create_masks_for_generate
 from transformers.utils.generic import ModelOutput
 
 from outrider.errors import ModelError
+from outrider.ranks import Ranks
 
 CACHE_NAMES = ("cache", "past_key_values", "cache_params")
 
@@ -422,3 +423,25 @@ def with_stop_strings(prepared: Prepared, stop_strings: str | list[str] | None, 
     if tokenizer is None:
         raise ValueError("stop_strings need a tokenizer, and the model was loaded without one")
     return StoppingCriteriaList([*prepared.criteria, StopStringCriteria(tokenizer, strings)])
+
+
+def tensor_parallel() -> dict[str, Any]:
+    """Return the arguments of `from_pretrained` that spread a model's weights over the processes of torchrun."""
+    try:
+        from transformers.distributed.configuration_utils import DistributedConfig
+    except ImportError:
+        return {"tp_plan": "auto"}
+    if "tp_plan" not in inspect.signature(DistributedConfig).parameters:
+        return {"tp_plan": "auto"}
+    return {"distributed_config": DistributedConfig(tp_plan="auto")}
+
+
+def ranks_of(model: PreTrainedModel) -> Ranks:
+    """Return the processes that hold a model together; a model that lies in one process has that alone."""
+    import torch.distributed as dist
+
+    if not (dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1):
+        return Ranks()
+    spread = any(type(one).__name__ == "DTensor" for one in model.parameters())
+    # Objects are sent between CPUs, whatever carries the tensors.
+    return Ranks(dist.new_group(backend="gloo")) if spread else Ranks()

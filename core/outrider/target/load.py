@@ -1,5 +1,6 @@
 """Making a target: find the model, load it, probe it."""
 
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -17,6 +18,7 @@ from transformers import (
 
 from outrider.draft.contract import TargetInfo
 from outrider.errors import InputError, ModelError, first_line, suggestion
+from outrider.target import compat
 from outrider.target.embedded import EMBEDDED, fetch
 from outrider.target.model import Target, describe
 from outrider.target.probe import probe
@@ -36,6 +38,7 @@ def load(
     dtype: str | torch.dtype | None = None,
     device: str | torch.device | None = None,
     device_map: str | Mapping[str, Any] | None = None,
+    tensor_parallel: bool = False,
     revision: str | None = None,
     trust_remote_code: bool = False,
 ) -> Target:
@@ -49,6 +52,8 @@ def load(
             checkpoint's own elsewhere.
         device: such as `cpu` or `cuda:1`. The default is a GPU where there is one.
         device_map: spreads the layers over devices, as in `from_pretrained`; in place of `device`.
+        tensor_parallel: the processes of `torchrun` or `accelerate launch` hold the model together, each a part of every
+            matrix on a device of its own; all of them call what one would, and the first decides.
         revision: of a Hub id.
         trust_remote_code: run a model's own code.
 
@@ -59,7 +64,13 @@ def load(
     """
     model = _without_wrapper(model)
     if isinstance(model, PreTrainedModel):
-        given = {"dtype": dtype, "device": device, "device_map": device_map, "revision": revision}
+        given = {
+            "dtype": dtype,
+            "device": device,
+            "device_map": device_map,
+            "revision": revision,
+            "tensor_parallel": tensor_parallel or None,
+        }
         if wrong := next((name for name, value in given.items() if value is not None), None):
             raise InputError(f"a loaded model keeps its {wrong}; change it before the model is passed to load")
         target = Target(model, tokenizer)
@@ -68,8 +79,19 @@ def load(
     else:
         if device is not None and device_map is not None:
             raise InputError("give device or device_map, not both")
+        if tensor_parallel and not (device is None and device_map is None):
+            raise InputError(
+                "with tensor_parallel every process has a device of its own; leave device and device_map out"
+            )
         hub = _hub(revision, trust_remote_code)
-        target = _from_files(str(model), tokenizer, dtype, _device(device), device_map, hub)
+        spread = _spread() if tensor_parallel else {}
+        if device_map is not None:
+            spread["device_map"] = device_map
+        target = _from_files(str(model), tokenizer, dtype, _device(device), spread, hub)
+        if tensor_parallel and not target.ranks.several:
+            raise ModelError(
+                f"model '{model}' has no plan for tensor parallelism: run it in one process, or with device_map"
+            )
     probe(target)
     return target
 
@@ -162,16 +184,27 @@ def _from_files(
     tokenizer: Any,
     dtype: str | torch.dtype | None,
     device: torch.device,
-    device_map: Any,
+    spread: Mapping[str, Any],
     hub: Mapping[str, Any],
 ) -> Target:
     where, chosen = _locate(name), _dtype(dtype, device)
     with _telling(name):
         config = AutoConfig.from_pretrained(where, **hub)
-        model: Any = _auto(config).from_pretrained(where, dtype=chosen, device_map=device_map, **hub)
-        placed = device_map is not None or getattr(model, "is_quantized", False)
+        model: Any = _auto(config).from_pretrained(where, dtype=chosen, **spread, **hub)
+        placed = bool(spread) or getattr(model, "is_quantized", False)
         model = (model if placed else model.to(device)).eval()
     return Target(model, tokenizer if tokenizer is not None else _tokenizer(where, hub))
+
+
+def _spread() -> dict[str, Any]:
+    """Return the arguments of `from_pretrained` that spread a model over the processes that were launched together.
+
+    Raises:
+        InputError: there is one alone.
+    """
+    if int(os.environ.get("WORLD_SIZE") or 1) < 2:
+        raise InputError("tensor_parallel needs several processes: torchrun --nproc_per_node 2 ...")
+    return compat.tensor_parallel()
 
 
 def _tokenizer(where: str, hub: Mapping[str, Any]) -> Any:

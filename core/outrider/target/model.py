@@ -48,7 +48,9 @@ class Target:
     ) -> None:
         self.model = model
         self.tokenizer = tokenizer
-        self.info = describe(model, tokenizer)
+        self.ranks = compat.ranks_of(model)
+        """The processes that hold the model together."""
+        self.info = describe(model, tokenizer, whole=not self.ranks.several)
         self.tier = tier(Caller(model), self.info.device)
         self.trust = trust or Trust()
         self.costs = costs if costs is not None else Timings(gently_rising, typical_cost)
@@ -141,8 +143,14 @@ class Target:
         self.tier.select(cache, rows)
 
 
-def describe(model: PreTrainedModel, tokenizer: Any) -> TargetInfo:
-    """Read off the model what drafters may know of it."""
+def describe(model: PreTrainedModel, tokenizer: Any, *, whole: bool = True) -> TargetInfo:
+    """Read off the model what drafters may know of it.
+
+    Args:
+        model: any.
+        tokenizer: its.
+        whole: whether this process holds all of it; else it has no parts to show.
+    """
     config: Any = model.config.get_text_config(decoder=True)
     switch = compat.RopeSwitch.of(config)
     lengths = [*(getattr(config, name, None) for name in _POSITIONS), switch.length if switch else None]
@@ -160,5 +168,5 @@ def describe(model: PreTrainedModel, tokenizer: Any) -> TargetInfo:
         dtype=model.dtype,
         device=embeddings.weight.device,
         tokenizer=tokenizer,
-        parts=Parts(model),
+        parts=Parts(model) if whole else None,
     )

@@ -21,6 +21,10 @@ class Verdict:
     path: tuple[int, ...]
     bonus: int
 
+    def tokens(self, tree: DraftTree) -> tuple[int, ...]:
+        """Return the tokens that are kept of a tree, and the target's own."""
+        return (*[tree.tokens[node] for node in self.path], self.bonus)
+
 
 def match(tree: DraftTree, draw: Draw) -> Verdict:
     """Walk a tree along the target's own draws.

@@ -1,0 +1,68 @@
+"""The guard of a drafter whose target several processes hold: the first one's drafter works for all."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from outrider.draft.batch import TreeBatch
+from outrider.draft.contract import DraftBatch, Drafter, OutcomeBatch, RowStart
+from outrider.draft.features import Needs
+from outrider.draft.guard import Guard
+from outrider.draft.tree import DraftTree
+from outrider.errors import DrafterError
+from outrider.ranks import Ranks
+
+Proposed = tuple[TreeBatch, list[DraftTree]]
+
+
+def guard_for(drafter: Drafter[Any], ranks: Ranks) -> Guard:
+    """Return a guard around a drafter, for the processes that share its target."""
+    return LedGuard(drafter, ranks) if ranks.several else Guard(drafter)
+
+
+class LedGuard(Guard):
+    """Asks the drafter of the first process; those of the others rest.
+
+    Args:
+        drafter: what is guarded.
+        ranks: the processes.
+    """
+
+    def __init__(self, drafter: Drafter[Any], ranks: Ranks) -> None:
+        super().__init__(drafter)
+        self._ranks = ranks
+
+    def needs(self) -> Needs:
+        """Return what the drafter wants of the target's forwards, which all processes run alike."""
+        needs = self._ranks.decided(super().needs)
+        if needs.keys_values:
+            raise DrafterError(
+                f"{self.name} reads the target's keys and values, of which every process holds a part alone"
+            )
+        return needs
+
+    def truncate(self, row: int, length: int) -> None:
+        """Let a row go on from its first `length` ids."""
+        self._ranks.decided(lambda: Guard.truncate(self, row, length))
+
+    def begin(self, rows: Sequence[RowStart]) -> None:
+        """Start rows."""
+        self._ranks.decided(lambda: Guard.begin(self, rows))
+
+    def propose(self, batch: DraftBatch) -> Proposed:
+        """Return the first process's trees in all of them."""
+        return self._ranks.decided(lambda: Guard.propose(self, batch), _sent)
+
+    def observe(self, batch: OutcomeBatch) -> None:
+        """Tell the drafter what was committed."""
+        self._ranks.decided(lambda: Guard.observe(self, batch))
+
+    def end(self, rows: Sequence[int]) -> None:
+        """Let the drafter forget rows."""
+        if self._ranks.first:
+            super().end(rows)
+
+
+def _sent(proposed: Proposed) -> Proposed:
+    """Return trees whose laws lie on the CPU, as other processes can take them."""
+    trees = [tree.on_cpu() for tree in proposed[1]]
+    return TreeBatch.pack(trees), trees
