@@ -7,9 +7,12 @@ from typing import Any
 import pytest
 
 import outrider
+from compare.schemas import faults
 from outrider.cli.app import app, run_app
+from outrider.tune.result import schema
 from tune.clocked import Clocked, clocked, flat, linear
 
+PUBLISHED = Path(__file__).parents[2] / "docs" / "schema" / "tune-1.json"
 PROMPT = "abc abc abc abc"
 BROKEN = """
 import outrider
@@ -96,6 +99,41 @@ def test_json_holds_everything(target: Clocked, prompts: Path, capsys: pytest.Ca
     assert found["validation"]["runs"]
     assert found["bars"][-1]["name"] == "chosen / best"
     assert "[drafter]" in found["config"]
+    published = json.loads(PUBLISHED.read_text())
+    assert published == json.loads(json.dumps(schema()))
+    assert faults(found, published, published) == []
+
+
+def test_the_report_draws_predicted_and_measured(
+    target: Clocked, prompts: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    html = tmp_path / "tuned.html"
+    assert tune(prompts, "-d", "ngram[min_n=1]", "-d", "self", "--json", "--html", html) == 0
+    told = capsys.readouterr()
+    assert f"report: {html}" in told.err
+    found, page = json.loads(told.out), html.read_text()
+    assert page.index("Predicted and measured") < page.index("What was compared")
+    for one in found["candidates"]:
+        assert f"predicted {one['predictions'][0]['speed_up']:.2f}x" in page
+    drawn = [one for one in found["checked"] if one["predicted"] and one["speed_up"]]
+    assert drawn
+    for one in drawn:
+        assert f"measured {one['speed_up']['value']:.2f}x" in page
+
+
+def test_a_full_disk_leaves_the_old_file(
+    target: Clocked, prompts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "tuned.toml"
+    out.write_text("old")
+
+    def full(text: str, path: Path) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("outrider.cli.tune.write", full)
+    assert tune(prompts, "-d", "ngram[min_n=1]", "--out", out) == 1
+    assert f"{out} can't be written: No space left on device" in capsys.readouterr().err
+    assert out.read_text() == "old"
 
 
 def test_a_drafter_that_fails_is_told_of_and_the_others_go_on(

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from outrider.cli import first_speaks, launched, quiet
+from outrider.cli.arguments import batch_sizes, check_folder
 from outrider.cli.comparison import Teller, settings_of, show, status
 from outrider.compare import trace as tracing
 from outrider.compare.conversations import Asking, conversations, cut, first_of_each, shard_of
@@ -219,16 +220,18 @@ class _Files:
     html: Path | None = None
     trace: Path | None = None
 
-    def write(self, found: Comparison) -> BaseException | None:
-        """Write what can be written; returns what went wrong."""
+    def write(self, found: Comparison) -> tuple[list[Path], BaseException | None]:
+        """Write what can be written; returns that, and what went wrong."""
         failure: BaseException | None = None
+        written: list[Path] = []
         for path, write in ((self.save, save_comparison), (self.html, write_report)):
             try:
                 if path is not None:
                     write(found, path)
+                    written.append(path)
             except (OSError, OutriderError) as error:
                 failure = error
-        return failure
+        return written, failure
 
 
 def _finish(measurement: Measurement, asked: _Asked, files: _Files, how: str) -> int:
@@ -251,28 +254,11 @@ def _finish(measurement: Measurement, asked: _Asked, files: _Files, how: str) ->
     asking = Asking(measurement.target, chat=asked.settings.chat, seed=asked.settings.seed, texts=asked.texts)
     said = shard_of(conversations(asked.prompts), None, 1)
     found = with_figures(explained(found, measurement.target, asking, said))
-    failure = files.write(found) or measurement.stopped
+    written, failure = files.write(found)
+    failure = failure or measurement.stopped
     show(found, how)
-    if files.html is not None and files.html.exists():
+    if files.html in written:
         typer.echo(f"report: {files.html}", err=True)
     if failure is not None:
         raise failure
     return status(found)
-
-
-def batch_sizes(text: str) -> tuple[int, ...]:
-    """Read `--batch-size`.
-
-    Raises:
-        InputError: it is no list of whole numbers.
-    """
-    parts = [part.strip() for part in text.split(",")]
-    if not all(part.isdecimal() and int(part) > 0 for part in parts):
-        raise InputError(f"--batch-size {text}: write whole numbers from 1 on, such as 1,2,4")
-    return tuple(dict.fromkeys(map(int, parts)))
-
-
-def check_folder(path: Path | None) -> None:
-    """Refuse a file whose folder is not there, before anything is measured for it."""
-    if path is not None and not path.expanduser().parent.is_dir():
-        raise InputError(f"{path} can't be written: there is no folder {path.parent}")

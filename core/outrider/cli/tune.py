@@ -11,17 +11,21 @@ from typing import Annotated, Final
 import typer
 
 from outrider.cli import quiet
-from outrider.cli.compare import batch_sizes, check_folder
+from outrider.cli.arguments import batch_sizes, check_folder
 from outrider.cli.comparison import clock, settings_of
 from outrider.compare.conversations import cut, first_of_each
+from outrider.compare.files import write
 from outrider.compare.measure import Progress
 from outrider.compare.prompts import BUILTIN
+from outrider.compare.report.page import environment, write_report
 from outrider.decode.request import check_options
+from outrider.errors import OutriderError
 from outrider.prompt_file import NamedPrompt, read_prompts
 from outrider.target.load import load
 from outrider.target.model import Target
 from outrider.tune.bars import measure_bars
 from outrider.tune.config_file import config_of
+from outrider.tune.plots import predicted_and_measured
 from outrider.tune.result import Tuned
 from outrider.tune.settings import Space
 from outrider.tune.show import lines
@@ -67,6 +71,7 @@ def command(
         int,
         typer.Option(help="Also measure so many settings of every drafter, and how well the choice holds.", min=0),
     ] = 0,
+    html: Annotated[Path | None, typer.Option("--html", help="Write a report that opens in any browser.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
 ) -> int:
     """Find the fastest drafter and settings, or that speculation does not pay; status 1 where a drafter failed."""
@@ -78,7 +83,10 @@ def command(
     given = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
     generation = {name: value for name, value in given.items() if value is not None}
     check_options(generation | {"max_new_tokens": max_new_tokens, "seed": seed})
-    check_folder(out)
+    for path in (out, html):
+        check_folder(path)
+    if html is not None:
+        environment()  # what is missing for the report is missed before the measurement
     read = first_of_each(read_prompts(prompts) if prompts else BUILTIN, each)
     with quiet():
         target = load(model, dtype=dtype, device=device)
@@ -96,7 +104,11 @@ def command(
         teller.over()
     said = {"model": model, "dtype": dtype, "device": device, "chat": chat} | generation
     text = config_of(tuned, {name: value for name, value in said.items() if value is not None})
-    _print(tuned, text, out, as_json=as_json)
+    tuned = replace(tuned, config=text)
+    _print(tuned, out, as_json=as_json)
+    if html is not None and tuned.validation is not None:
+        write_report(tuned.validation, html, predicted_and_measured(tuned))
+        typer.echo(f"report: {html}", err=True)
     if not tuned.complete:
         raise KeyboardInterrupt
     failed = any(one.error for one in tuned.candidates) or any(one.error for one in tuned.checked)
@@ -104,17 +116,20 @@ def command(
     return 1 if failed else 0
 
 
-def _print(tuned: Tuned, text: str, out: Path | None, *, as_json: bool) -> None:
+def _print(tuned: Tuned, out: Path | None, *, as_json: bool) -> None:
     if as_json:
-        typer.echo(json.dumps(tuned.as_dict() | {"config": text}))
+        typer.echo(json.dumps(tuned.as_dict()))
     else:
         typer.echo("\n".join(lines(tuned)))
     if out is not None:
-        out.expanduser().write_text(text, encoding="utf-8")
+        try:
+            write(tuned.config, out.expanduser())
+        except OSError as error:
+            raise OutriderError(f"{out} can't be written: {error.strerror or error}") from error
         if not as_json:
             typer.echo(f"Written to {out}; generate and compare take it by --config {out}")
     elif not as_json:
-        typer.echo(f"\n{text}", nl=False)
+        typer.echo(f"\n{tuned.config}", nl=False)
 
 
 def _with_bars(target: Target, tuned: Tuned, read: Sequence[NamedPrompt], each: int, teller: "_Teller") -> Tuned:

@@ -16,12 +16,13 @@ _ADAPTER: Final = TypeAdapter(Comparison)
 
 def schema() -> dict[str, Any]:
     """Return the JSON schema (2020-12) of a saved comparison; `docs/schema` holds the published one."""
-    found = _ADAPTER.json_schema()
-    head = {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "$id": f"{FORMAT}/{VERSION}",
-    }
-    return head | found
+    return published(_ADAPTER, FORMAT, VERSION)
+
+
+def published(adapter: TypeAdapter[Any], name: str, version: int) -> dict[str, Any]:
+    """Return the JSON schema of a format, with its name and version."""
+    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": f"{name}/{version}"}
+    return head | adapter.json_schema()
 
 
 def dumps(comparison: Comparison) -> str:

@@ -4,6 +4,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal
 
+from pydantic import TypeAdapter
+
+from outrider.compare.files import published
 from outrider.compare.result import Comparison, Estimate, ForwardCost, Settings
 from outrider.tune.predict import Prediction
 from outrider.tune.settings import Setting
@@ -138,6 +141,7 @@ class Tuned:
         validation: the whole comparison, its machine and its noise; None where there was none.
         bars: where they were measured: how well predictions and the choice hold.
         complete: whether it was not interrupted.
+        config: the file that `generate` and `compare` take.
     """
 
     format: Literal["outrider.tune"] = FORMAT
@@ -154,7 +158,13 @@ class Tuned:
     validation: Comparison | None = None
     bars: tuple[Bar, ...] = ()
     complete: bool = True
+    config: str = ""
 
     def as_dict(self) -> dict[str, Any]:
         """Return all of it, for JSON."""
         return asdict(self)
+
+
+def schema() -> dict[str, Any]:
+    """Return the JSON schema (2020-12) of what tuning found; `docs/schema` holds the published one."""
+    return published(TypeAdapter(Tuned), FORMAT, VERSION)

@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -10,6 +11,7 @@ from outrider.compare import files as comparisons
 from outrider.compare import table
 from outrider.compare.pooled import with_figures
 from outrider.compare.report import facts, plots
+from outrider.compare.report.chart import Chart
 from outrider.compare.report.headline import headline
 from outrider.compare.report.tokens import packed
 from outrider.compare.report.visible import visible
@@ -23,22 +25,46 @@ if TYPE_CHECKING:
 _WARNING: Final = "WARNING"
 
 
-def write_report(comparison: Comparison, path: str | Path) -> None:
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A part of the page that is not of every comparison.
+
+    Args:
+        name: in the page's address.
+        title: above it.
+        note: how it is read.
+        charts: what is drawn.
+        said: what follows, a line each.
+    """
+
+    name: str
+    title: str
+    note: str
+    charts: tuple[Chart, ...]
+    said: tuple[str, ...] = ()
+
+
+def write_report(comparison: Comparison, path: str | Path, section: Section | None = None) -> None:
     """Write the report of a comparison; the file is there whole or as it was before.
+
+    Args:
+        comparison: what is shown.
+        path: of the file.
+        section: goes before all others.
 
     Raises:
         InputError: it can't be written, or jinja2 is missing.
     """
     path = Path(path).expanduser()
-    text = page(comparison)
+    text = page(comparison, section)
     try:
         comparisons.write(text, path)
     except OSError as error:
         raise InputError(f"the report {path} can't be written: {error.strerror or error}") from error
 
 
-def page(comparison: Comparison) -> str:
-    """Return the report: one HTML document that asks for nothing else.
+def page(comparison: Comparison, section: Section | None = None) -> str:
+    """Return the report, one HTML document that asks for nothing else; for the arguments see `write_report`.
 
     Raises:
         InputError: jinja2 is missing.
@@ -51,6 +77,7 @@ def page(comparison: Comparison) -> str:
     brings, goes, *_ = grids(comparison)
     return templates.get_template("page.html.j2").render(
         comparison=comparison,
+        section=section,
         pairs=plots.pairs(comparison),
         plots=plots,
         facts=facts,
