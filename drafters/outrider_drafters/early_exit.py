@@ -5,13 +5,17 @@ arXiv:2309.08168): no other weights are needed, and nothing is read twice, since
 target's own. It pays for models that were trained to leave early, or whose last layers change little.
 """
 
-from typing import ClassVar
+from typing import Any, ClassVar, Final
+from weakref import WeakKeyDictionary
 
 from pydantic import Field
 
 import outrider
 from outrider import Capabilities, DrafterOptions, InputError, Needs, OutcomeBatch, Target, hookimpl
 from outrider_drafters.following import Following, FollowingOptions
+
+# A target is cut and probed once, not by every generation.
+_SHORT: Final[WeakKeyDictionary[Any, dict[int, Target]]] = WeakKeyDictionary()
 
 
 class SelfOptions(FollowingOptions):
@@ -40,6 +44,12 @@ class Self(Following):
         if total < 2:
             raise InputError(f"drafter 'self': the target has {total} layers, and an early exit needs two or more")
         self._layers = self.options.layers or max(1, min(total - 1, round(0.8 * total)))
+        known = _SHORT.setdefault(parts, {})
+        if self._layers not in known:
+            known[self._layers] = self._cut(parts)
+        return known[self._layers]
+
+    def _cut(self, parts: Any) -> Target:
         try:
             short = parts.early_exit(self._layers)
         except outrider.ModelError as error:

@@ -74,6 +74,14 @@ def test_batches_and_sessions_share_too() -> None:
             turns.truncate(len(turns.ids) - 5)
 
 
+def test_a_target_is_cut_and_probed_once() -> None:
+    target = outrider.load(tiny_model(3, 0.1, num_hidden_layers=3))
+    made: Any = [outrider.make_drafter("self", {"layers": layers}, target.info) for layers in (1, 1, 2)]
+    made = [one._load() for one in made]
+    assert made[0] is made[1]
+    assert made[2] is not made[0]
+
+
 def test_a_cache_that_was_filled_elsewhere_is_no_hindrance() -> None:
     """The target reads only the rest of the prompt, so its first layers read the beginning for themselves."""
     target, prompt = fading("tiny"), prompt_of(20)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -197,6 +198,20 @@ def test_a_killed_run_leaves_heads_that_load(data: Path, tmp_path: Path) -> None
         process.kill()
     assert outrider.inspect_heads(out, target().info).misfit is None
     assert accepted("medusa", out) >= 0.0
+
+
+def test_ctrl_c_saves_the_update(data: Path, tmp_path: Path) -> None:
+    whole = run(job("medusa", data, tmp_path / "whole", SHORT))
+
+    def interrupt(figures: Figures) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        run(job("medusa", data, tmp_path / "broken", SHORT, report_every=7), interrupt)
+    assert torch.load(tmp_path / "broken" / "training.pt", weights_only=True)["step"] == 7
+    assert run(job("medusa", data, tmp_path / "broken", SHORT))[-1].step == whole[-1].step
+    before, after = weights(tmp_path / "whole"), weights(tmp_path / "broken")
+    assert all(torch.equal(before[name], after[name]) for name in before)
 
 
 def test_two_processes_learn_together(data: Path, tmp_path: Path) -> None:

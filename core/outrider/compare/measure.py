@@ -15,7 +15,6 @@ from typing import Any, Final
 from pydantic import TypeAdapter, ValidationError
 
 from outrider.compare.conversations import Asking, Conversation, conversations, shard_of
-from outrider.compare.interrupts import Interrupts, watched
 from outrider.compare.lineup import Entrant, packages
 from outrider.compare.machine import Forwards, Peak, cost_curve, describe, versions
 from outrider.compare.noise import Watch
@@ -25,6 +24,7 @@ from outrider.compare.result import Comparison, ForwardCost, Part, Prompt, Row, 
 from outrider.compare.runner import digest, in_turn
 from outrider.compare.strategies import Made, Strategy, Task
 from outrider.errors import OutriderError, first_line
+from outrider.interrupts import Interrupts, watched
 from outrider.prompt import encode
 from outrider.prompt_file import NamedPrompt
 from outrider.target.model import Target

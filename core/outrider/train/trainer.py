@@ -12,6 +12,7 @@ import torch
 
 from outrider.draft.training import Losses, Trainee
 from outrider.errors import InputError
+from outrider.interrupts import deferred
 from outrider.train import checkpoint
 from outrider.train.batches import load_batch, plan
 from outrider.train.examples import Example
@@ -154,7 +155,7 @@ class Trainer:
         save_every: float = 300.0,
         evaluate_every: int = 0,
     ) -> None:
-        """Train to the end.
+        """Train to the end; Ctrl-C waits for the update that is being made, and saves it.
 
         Args:
             every: updates between reports.
@@ -170,17 +171,19 @@ class Trainer:
             torch.manual_seed(self.settings.seed)
         begun, saved = time.monotonic() - self.seconds, time.monotonic()
         while self.step < self.schedule.steps:
-            self._update()
-            self.seconds = time.monotonic() - begun
-            last = self.step == self.schedule.steps
-            if self.step % every == 0 or last:
-                figures = self._figures()
-                report(figures)
-                self._log(asdict(figures))
-            due = bool(evaluate_every) and self.step % evaluate_every == 0
-            if last or due or time.monotonic() - saved >= save_every:
-                self.save()
-                saved = time.monotonic()
+            with deferred() as interrupts:
+                self._update()
+                self.seconds = time.monotonic() - begun
+                last = self.step == self.schedule.steps
+                if self.step % every == 0 or last:
+                    figures = self._figures()
+                    report(figures)
+                    self._log(asdict(figures))
+                due = bool(evaluate_every) and self.step % evaluate_every == 0
+                if last or due or interrupts.came or time.monotonic() - saved >= save_every:
+                    self.save()
+                    saved = time.monotonic()
+            interrupts.check()
             if (due or last) and self._run.is_main_process:
                 if measured := evaluate():
                     self._log({"step": self.step} | measured)

@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from outrider.compare.interrupts import watched
+from outrider.interrupts import deferred, watched
 
 
 def interrupt() -> None:
@@ -35,4 +35,16 @@ def test_an_interrupt_that_was_dropped_is_noticed() -> None:
 
 def test_an_interrupt_is_raised_as_ever() -> None:
     with watched(), pytest.raises(KeyboardInterrupt):
+        interrupt()
+
+
+def test_an_interrupt_waits_and_the_second_one_does_not() -> None:
+    with deferred() as interrupts:
+        interrupt()
+        assert interrupts.came
+        with pytest.raises(KeyboardInterrupt):
+            interrupt()
+    with pytest.raises(KeyboardInterrupt):
+        interrupts.check()
+    with pytest.raises(KeyboardInterrupt):
         interrupt()

@@ -1,4 +1,7 @@
-"""Ctrl-C that is not lost: Python drops the exception where it comes up inside a destructor or a callback."""
+"""Ctrl-C that is neither lost nor too early.
+
+Python drops the exception where it comes up inside a destructor or a callback, and raises it in the middle of a change.
+"""
 
 import signal
 import threading
@@ -22,6 +25,20 @@ class Interrupts:
 @contextmanager
 def watched() -> Iterator[Interrupts]:
     """Notice Ctrl-C while something runs; what the process does about it stays as it is."""
+    with _noted(hold=False) as found:
+        yield found
+
+
+@contextmanager
+def deferred() -> Iterator[Interrupts]:
+    """Hold Ctrl-C back while something runs that must not be left half done; the second one comes through."""
+    with _noted(hold=True) as found:
+        yield found
+
+
+@contextmanager
+def _noted(*, hold: bool) -> Iterator[Interrupts]:
+    """Note Ctrl-C, and hold the first one back or not."""
     found = Interrupts()
     before: Any = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(before):
@@ -29,8 +46,8 @@ def watched() -> Iterator[Interrupts]:
         return
 
     def note(number: int, frame: Any) -> Any:
-        found.came = True
-        return before(number, frame)
+        held, found.came = hold and not found.came, True
+        return None if held else before(number, frame)
 
     signal.signal(signal.SIGINT, note)
     try:
