@@ -75,12 +75,14 @@ class Line:
         style: a number that picks its colour and its mark; the same thing has the same in every chart.
         points: in order.
         joined: whether a line goes through them.
+        hollow: whether its marks are outlines.
     """
 
     name: str
     style: int
     points: tuple[Point, ...]
     joined: bool = True
+    hollow: bool = False
 
 
 @dataclass(frozen=True, slots=True)

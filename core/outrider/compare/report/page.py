@@ -30,6 +30,7 @@ class Section:
     """A part of the page that is not of every comparison.
 
     Args:
+        command: that the page is called by, in place of `outrider compare`.
         name: in the page's address.
         title: above it.
         note: how it is read.
@@ -37,6 +38,7 @@ class Section:
         said: what follows, a line each.
     """
 
+    command: str
     name: str
     title: str
     note: str
