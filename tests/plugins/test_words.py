@@ -1,3 +1,4 @@
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -209,6 +210,35 @@ def test_a_bad_option_gets_its_name_and_what_is_allowed(options: dict[str, Any],
     assert "\n" not in str(error.value)
 
 
+BESIDE = """
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import outrider
+from beside_{number} import NAME
+
+
+@dataclass
+class State:
+    seen: list[int] = field(default_factory=list)
+
+
+class Options(outrider.DrafterOptions):
+    size: int = 3
+
+
+class Mine(outrider.RowDrafter[Options]):
+    name = NAME
+    requires_api = (0, 1)
+    Options = Options
+
+    def propose_row(self, view):
+        assert self.options.size == {number}
+        return outrider.DraftTree()
+"""
+
+
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     (tmp_path / "mine.py").write_text(FILE)
@@ -230,6 +260,19 @@ def test_a_class_in_a_file_is_a_drafter(file: Path) -> None:
 def test_a_class_that_is_no_drafter_is_named(file: Path, class_name: str, message: str) -> None:
     with pytest.raises(outrider.InputError, match=message):
         outrider.generate(tiny_target(), [1], f"{file}::{class_name}")
+
+
+def test_a_file_imports_what_lies_beside_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.path", list(sys.path))
+    for number in (1, 2):
+        (tmp_path / f"dir{number}").mkdir()
+        (tmp_path / f"dir{number}" / f"beside_{number}.py").write_text(f"NAME = 'beside-{number}'\n")
+        (tmp_path / f"dir{number}" / "mine.py").write_text(BESIDE.format(number=number))
+    for number in (1, 2):
+        result = outrider.generate(
+            tiny_target(), [1], f"{tmp_path}/dir{number}/mine.py::Mine", {"size": number}, max_new_tokens=4
+        )
+        assert result.drafter == f"beside-{number}"
 
 
 def test_a_missing_or_broken_file_is_named(tmp_path: Path) -> None:

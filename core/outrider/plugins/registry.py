@@ -1,8 +1,10 @@
 """The registry: every drafter by name, with where it comes from, and why one that is asked for is not there."""
 
+import hashlib
 import importlib.util
 import inspect
 import re
+import sys
 import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -247,17 +249,31 @@ def _fault(drafter: Any) -> str:
     return ""
 
 
+def _executed(path: Path) -> Any:
+    """Run a file as a module of its own; it may import what lies beside it, unless something installed has that name."""
+    path = path.resolve()
+    name = f"outrider_file_{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:12]}"
+    spec: Any = importlib.util.spec_from_file_location(name, path)
+    module = importlib.util.module_from_spec(spec)
+    if str(path.parent) not in sys.path:
+        sys.path.append(str(path.parent))
+    sys.modules[name] = module  # dataclasses and pydantic look up there what annotations mean
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
+
+
 def _from_file(word: str) -> DrafterRecord:
     """Load a drafter that is no package: `path/to/file.py::Class`."""
     where, _, label = word.partition("::")
     path = Path(where).expanduser()
     if not path.is_file() or path.suffix != ".py":
         raise InputError(f"drafter '{word}': {path} is {'no Python file' if path.exists() else 'not there'}")
-    spec = importlib.util.spec_from_file_location(f"outrider_file_{path.stem}", path)
     try:
-        module: Any = importlib.util.module_from_spec(spec) if spec else None
-        spec.loader.exec_module(module)  # type: ignore[union-attr]
-        drafter = getattr(module, label, None)
+        drafter = getattr(_executed(path), label, None)
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # a file may raise anything, SystemExit too
