@@ -9,7 +9,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS)
 MIN := .venv-min
 OLDEST := 5.20.0
 MIN_READY := $(MIN)/.ready-$(OLDEST)
-MIN_TESTS := tests/target tests/decode tests/verify/test_processors.py tests/verify/test_sampling.py tests/test_turns.py tests/test_hf_generate.py
+MIN_TESTS := tests/target tests/decode tests/test_ranks.py tests/verify/test_processors.py tests/verify/test_sampling.py tests/test_turns.py tests/test_hf_generate.py
 # Drafters that run models of transformers, read its configs or its tokenizers.
 MIN_TESTS += $(addprefix tests/drafters/test_,draft_model.py early_exit.py eagle*.py medusa.py translation.py vocabularies.py)
 WITH_PLUGINS := .venv-plugins

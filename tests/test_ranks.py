@@ -12,6 +12,14 @@ import pytest
 
 import outrider
 from outrider import InputError, ModelError
+from outrider.decode.loop import pace_of
+from outrider.decode.request import read_request
+from outrider.decode.row import Row
+from outrider.decode.stats import Stats
+from outrider.draft.adaptive import Adaptive
+from outrider.draft.guard import Guard
+from outrider.draft.pace import Pace
+from outrider.draft.plain import Plain
 from outrider.errors import DrafterError, GenerationError
 from outrider.ranks import Ranks
 from ranked import decoded
@@ -108,6 +116,14 @@ class Line:
 
     def rank(self) -> int:
         return self._rank
+
+
+def test_only_the_first_keeps_the_time() -> None:
+    target = outrider.load(tiny_model())
+    row = Row(read_request(target, [1, 2], {"max_new_tokens": 3}), Stats())
+    for rank, kind in ((0, Adaptive), (1, Pace)):
+        target.ranks = Ranks(Line(rank))
+        assert type(pace_of(target, Guard(Plain(target.info, Plain.Options())), [row])) is kind
 
 
 @pytest.mark.parametrize(

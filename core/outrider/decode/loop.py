@@ -62,7 +62,9 @@ def decode(target: Target, drafter: Guard, rows: Sequence[Row], given: Any = Non
 
 
 def pace_of(target: Target, drafter: Guard, rows: Sequence[Row]) -> Pace:
-    """Return what decides how far rows that are decoded together draft."""
+    """Return what decides how far rows that are decoded together draft; of several processes the first one's clock does."""
+    if not target.ranks.first:
+        return Pace()
     return pace_for(rows[0].request.adaptive, target.costs, weighs_nodes=drafter.drafter.weighs_nodes)
 
 
