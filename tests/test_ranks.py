@@ -2,9 +2,11 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +14,14 @@ import pytest
 
 import outrider
 from outrider import InputError, ModelError
-from outrider.decode.loop import pace_of
-from outrider.decode.request import read_request
-from outrider.decode.row import Row
-from outrider.decode.stats import Stats
-from outrider.draft.adaptive import Adaptive
-from outrider.draft.guard import Guard
-from outrider.draft.pace import Pace
-from outrider.draft.plain import Plain
+from outrider.cli.app import app, run_app
+from outrider.compare.record import Record
+from outrider.draft.contract import DraftView, TokenView
+from outrider.draft.led import LedPace
+from outrider.draft.pace import Pace, Plan, Taken
+from outrider.draft.tree import DraftTree
 from outrider.errors import DrafterError, GenerationError
-from outrider.ranks import Ranks
+from outrider.ranks import Ranks, launched, launched_later, was_heard
 from ranked import decoded
 from support import char_tokenizer, tiny_model
 
@@ -103,9 +103,17 @@ def test_one_process_alone_can_hold_nothing_together(folder: Path, monkeypatch: 
     with pytest.raises(InputError, match="a loaded model keeps its tensor_parallel"):
         outrider.load(tiny_model(), tensor_parallel=True)
     monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("RANK", "0")
     monkeypatch.setattr("outrider.target.compat.tensor_parallel", dict)
     with pytest.raises(ModelError, match="has no plan for tensor parallelism"):
         outrider.load(folder, tensor_parallel=True)
+
+
+class OwnError(DrafterError):
+    """A plugin's own error, which others could not make from its text."""
+
+    def __init__(self, name: str, count: int) -> None:
+        super().__init__(f"{name} of {count}")
 
 
 class Line:
@@ -118,36 +126,21 @@ class Line:
         return self._rank
 
 
-def test_only_the_first_keeps_the_time() -> None:
-    target = outrider.load(tiny_model())
-    row = Row(read_request(target, [1, 2], {"max_new_tokens": 3}), Stats())
-    for rank, kind in ((0, Adaptive), (1, Pace)):
-        target.ranks = Ranks(Line(rank))
-        assert type(pace_of(target, Guard(Plain(target.info, Plain.Options())), [row])) is kind
-
-
 @pytest.mark.parametrize(
     ("raised", "heard"),
     [
         (DrafterError("drafter 'x' failed"), DrafterError("drafter 'x' failed")),
         (KeyboardInterrupt(), KeyboardInterrupt()),
         (ValueError("odd"), GenerationError("the first process failed: ValueError: odd")),
+        (OSError(28, "full"), OSError(28, "full")),
+        (OwnError("x", 3), DrafterError("x of 3")),
         (None, None),
     ],
 )
 def test_what_the_first_raises_all_raise(
     raised: BaseException | None, heard: BaseException | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    line: list[Any] = []
-
-    def broadcast(message: list[Any], **_: Any) -> None:
-        if message[0] is None:
-            message[:] = line
-        else:
-            line[:] = message
-
-    monkeypatch.setattr("torch.distributed.broadcast_object_list", broadcast)
-    monkeypatch.setattr("torch.distributed.get_global_rank", lambda group, rank: rank)
+    join(monkeypatch)
 
     def make() -> str:
         if raised is not None:
@@ -167,5 +160,122 @@ def test_what_the_first_raises_all_raise(
     if raised is None:
         assert (first, second) == ("mine", "not mine")
     else:
-        assert first is raised
-        assert (type(second), str(second)) == (type(heard), str(heard))
+        for one in (first, second):
+            assert (type(one), str(one)) == (type(heard), str(heard))
+        assert (was_heard(first), was_heard(second)) == (False, True)
+
+
+def test_what_others_cannot_be_sent_is_an_error_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    join(monkeypatch)
+    with pytest.raises(GenerationError, match="the first process failed: "):
+        Ranks(Line(0)).decided(lambda: lambda: None)
+    with pytest.raises(GenerationError, match="the first process failed: "):
+        Ranks(Line(1)).decided(lambda: lambda: None)
+
+
+def test_that_a_process_has_ended_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(message: list[Any], **_: Any) -> None:
+        raise RuntimeError(f"{len(message)} Connection closed by peer")
+
+    monkeypatch.setattr("torch.distributed.broadcast_object_list", broken)
+    monkeypatch.setattr("torch.distributed.get_global_rank", lambda group, rank: rank)
+    with pytest.raises(GenerationError, match="has ended"):
+        Ranks(Line(1)).decided(lambda: 1)
+    with pytest.raises(GenerationError, match="has ended"), Ranks(Line(1)).interruptible():
+        broken([])
+
+
+@pytest.mark.parametrize("busy", [False, True])
+def test_an_interrupt_comes_up_in_all_at_once(busy: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    join(monkeypatch)
+    first, second = Ranks(Line(0)), Ranks(Line(1))
+    with first.interruptible():
+        if not busy:
+            signal.raise_signal(signal.SIGINT)  # is kept until the next decision
+        with pytest.raises(KeyboardInterrupt):
+            first.decided(lambda: signal.raise_signal(signal.SIGINT))
+        with pytest.raises(KeyboardInterrupt):
+            second.decided(lambda: None)
+        signal.raise_signal(signal.SIGINT)  # the launcher's
+        assert first.decided(lambda: 3) == 3
+        assert second.decided(lambda: 0) == 3
+    with second.interruptible():
+        signal.raise_signal(signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_the_first_alone_decides_how_far_to_draft(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clocks differ: what the first drafted where the second would have paused was an error there."""
+    join(monkeypatch)
+    views = [DraftView(0, TokenView([1]), 8, 8)]
+    first, second = (LedPace(Fixed(depth), Ranks(Line(rank))) for rank, depth in enumerate((3, 0)))
+    cut, whole = first.plan(views), second.plan(views)
+    assert (cut.depth, cut.views[0].max_depth) == (whole.depth, 3) == (3, 3)
+    taken = Taken([DraftTree.chain([1, 2, 3])], [0], [1], 0.1, 0.1)
+    first.learn(cut, taken)
+    second.learn(whole, taken)
+    assert first.won == second.won == 1.0
+
+
+class Fixed(Pace):
+    """Drafts equally deep each time, and counts how often it learns."""
+
+    def __init__(self, depth: int) -> None:
+        self._depth, self._learned = depth, 0.0
+
+    @property
+    def won(self) -> float:
+        return self._learned
+
+    def plan(self, views: Sequence[DraftView]) -> Plan:
+        return Plan(tuple(replace(one, max_depth=self._depth) for one in views), self._depth, not self._depth)
+
+    def learn(self, plan: Plan, taken: Taken) -> None:
+        assert plan.depth == taken.trees[0].depth
+        self._learned += 1.0
+
+
+def join(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a message of the first process wait for the second."""
+    line: list[Any] = []
+
+    def broadcast(message: list[Any], **_: Any) -> None:
+        if message[0] is None:
+            message[:] = line
+        else:
+            line[:] = message
+
+    monkeypatch.setattr("torch.distributed.broadcast_object_list", broadcast)
+    monkeypatch.setattr("torch.distributed.get_global_rank", lambda group, rank: rank)
+
+
+@pytest.mark.parametrize(
+    ("environment", "several", "later"),
+    [
+        ({}, False, False),
+        ({"WORLD_SIZE": "2"}, False, False),
+        ({"WORLD_SIZE": "many", "RANK": "0"}, False, False),
+        ({"WORLD_SIZE": "1", "RANK": "0"}, False, False),
+        ({"WORLD_SIZE": "2", "RANK": "0"}, True, False),
+        ({"WORLD_SIZE": "2", "RANK": "1"}, True, True),
+    ],
+)
+def test_whether_there_are_several_processes(environment: dict[str, str], several: bool, later: bool) -> None:
+    assert (launched(environment), launched_later(environment)) == (several, later)
+
+
+def test_what_one_process_does_is_not_done_by_several(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("RANK", "0")
+    assert run_app(app, ["tune", "-m", "nothing", "-d", "ngram"], "outrider") == 2
+    assert "error: outrider tune runs in one process; torchrun is for generate and compare" in capsys.readouterr().err
+
+
+def test_a_record_that_others_only_read_is_named_and_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "runs.jsonl"
+    other = Record(path, {"a": 1}).read_only()
+    other.keep({"b": 2})
+    assert len(path.read_text().splitlines()) == 1
+    assert str(path) in str(other.unreadable())

@@ -16,7 +16,7 @@ from outrider.decode.stopping import FinishReason
 from outrider.draft.guard import Guard
 from outrider.draft.led import guard_for
 from outrider.errors import InputError
-from outrider.plugins.words import DrafterWord, make_drafter
+from outrider.plugins.words import DrafterWord, make_shared
 from outrider.prompt import Prompt, encode, encode_batch
 from outrider.target.model import Target
 from outrider.verify.noise import derive
@@ -251,7 +251,7 @@ def prepare(target: Target, drafter: DrafterWord, options: Mapping[str, Any] | N
     """
     if not isinstance(target, Target):
         raise InputError(f"{target!r} is no target; make one with outrider.load")
-    return guard_for(make_drafter(drafter, options, target.info), target.ranks)
+    return guard_for(make_shared(drafter, options, target.info, target.ranks), target.ranks)
 
 
 def _read_row(target: Target, index: int, ids: Sequence[int], options: Mapping[str, Any]) -> Request:

@@ -12,7 +12,8 @@ from rich.console import Console
 from rich.table import Table
 from transformers.utils import logging as transformers_logging
 
-from outrider.ranks import Ranks
+from outrider.errors import OutriderError
+from outrider.ranks import Ranks, was_heard
 
 
 @contextmanager
@@ -26,24 +27,24 @@ def quiet() -> Iterator[None]:
         yield
 
 
-def launched() -> bool:
-    """Say whether `torchrun` or `accelerate launch` started several processes, which then hold the model together."""
-    return int(os.environ.get("WORLD_SIZE") or 1) > 1
-
-
 @contextmanager
 def first_speaks(ranks: Ranks) -> Iterator[None]:
-    """Let the first of several processes alone print and write; errors are still everybody's."""
-    if ranks.first:
-        yield
-        return
-    told = sys.stdout, sys.stderr
-    with Path(os.devnull).open("w", encoding="utf-8") as nowhere:
-        sys.stdout = sys.stderr = nowhere
-        try:
+    """Let the first of several processes alone print, write and hear of Ctrl-C; an error is said by whom it came up in."""
+    with ranks.interruptible():
+        if ranks.first:
             yield
-        finally:
-            sys.stdout, sys.stderr = told
+            return
+        told = sys.stdout, sys.stderr
+        with Path(os.devnull).open("w", encoding="utf-8") as nowhere:
+            sys.stdout = sys.stderr = nowhere
+            try:
+                yield
+            except BaseException as error:
+                if was_heard(error):
+                    raise SystemExit(error.exit_status if isinstance(error, OutriderError) else 1) from error
+                raise
+            finally:
+                sys.stdout, sys.stderr = told
 
 
 def print_table(table: Table) -> None:

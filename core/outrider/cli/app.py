@@ -25,9 +25,11 @@ from outrider.cli import (
     train,
     tune,
 )
-from outrider.errors import OutriderError
+from outrider.errors import InputError, OutriderError
+from outrider.ranks import launched
 
 _INTERRUPTED: Final = 130
+_ALONE: Final = ("tune", "train", "data")
 
 app = typer.Typer(
     name="outrider",
@@ -64,11 +66,16 @@ def main(arguments: list[str] | None = None) -> None:
 
 @app.callback(invoke_without_command=True)
 def _common(
+    context: typer.Context,
     version: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False,
 ) -> None:
     if version:
         typer.echo(f"outrider {outrider.__version__}")
         raise typer.Exit
+    if context.invoked_subcommand in _ALONE and launched():
+        raise InputError(
+            f"outrider {context.invoked_subcommand} runs in one process; torchrun is for generate and compare"
+        )
 
 
 def run_app(application: typer.Typer, arguments: list[str], name: str) -> int:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import typer
@@ -10,7 +11,7 @@ from outrider.decode.request import read_seed
 from outrider.decode.stats import Stats
 from outrider.errors import OutriderError
 from outrider.generation import Result, generate_batch
-from outrider.plugins.words import DrafterChoice, make_drafter
+from outrider.plugins.words import DrafterChoice, make_shared
 from outrider.prompt_file import NamedPrompt
 from outrider.target.model import Target
 
@@ -26,7 +27,7 @@ def run_batches(
 ) -> int:
     """Generate for all prompts, `size` at a time, with one drafter, and print what is done as soon as it is."""
     options = options | {"seed": target.ranks.decided(lambda: read_seed(options))}
-    drafter = make_drafter(choice.name, choice.options, target.info)
+    drafter = make_shared(choice.name, choice.options, target.info, target.ranks)
     for start in range(0, len(prompts), size):
         group = prompts[start : start + size]
         texts = [prompt.opening for prompt in group]
@@ -35,13 +36,17 @@ def run_batches(
         except OutriderError as error:
             names = ", ".join(prompt.name for prompt in group)
             raise type(error)(f"prompts {names}: {error}") from error
-        for prompt, result in zip(group, results, strict=True):
-            if as_json:
-                typer.echo(json.dumps({"name": prompt.name} | as_dict(result)))
-            else:
-                typer.echo(f"== {prompt.name}\n{result.text}")
-                typer.echo(summary(result.stats, result.drafter), err=True)
+        target.ranks.decided(partial(_print, group, results, as_json=as_json))
     return 0
+
+
+def _print(group: Sequence[NamedPrompt], results: Sequence[Result], *, as_json: bool) -> None:
+    for prompt, result in zip(group, results, strict=True):
+        if as_json:
+            typer.echo(json.dumps({"name": prompt.name} | as_dict(result)))
+        else:
+            typer.echo(f"== {prompt.name}\n{result.text}")
+            typer.echo(summary(result.stats, result.drafter), err=True)
 
 
 def summary(stats: Stats, drafter: str) -> str:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from outrider.cli import first_speaks, launched, quiet
+from outrider.cli import first_speaks, quiet
 from outrider.cli.arguments import batch_sizes, check_folder
 from outrider.cli.comparison import Teller, settings_of, show, status
 from outrider.compare import trace as tracing
@@ -26,6 +26,7 @@ from outrider.config import Config, load_config
 from outrider.decode.request import check_options
 from outrider.errors import InputError, OutriderError
 from outrider.prompt_file import NamedPrompt, read_prompts
+from outrider.ranks import launched, launched_later
 from outrider.target.load import load
 from outrider.target.model import Target
 from outrider.verify.rules import check_rule
@@ -130,8 +131,10 @@ def command(
         check_folder(path)
     if html is not None:
         environment()  # what is missing for the report is missed before the measurement
-    read = first_of_each(read_prompts(prompts) if prompts else BUILTIN, each)[:count]
-    read = [replace(one, later=one.later[: turns - 1]) if turns else one for one in read]
+    read: Sequence[NamedPrompt] = ()
+    if not launched_later():  # a pipe can be read once
+        read = first_of_each(read_prompts(prompts) if prompts else BUILTIN, each)[:count]
+        read = [replace(one, later=one.later[: turns - 1]) if turns else one for one in read]
     with quiet():
         lineup(words, rules=rules, batch_sizes=sizes)  # a wrong drafter is found before a model is loaded for it
         target = load(
@@ -145,6 +148,7 @@ def command(
         )
         files = _Files(save, html, trace) if target.ranks.first else _Files()
         with first_speaks(target.ranks):
+            read = target.ranks.decided(lambda: read)
             if every:
                 words += _every(target, words)
             entrants = lineup(
@@ -167,7 +171,7 @@ def command(
 
 def _every(target: Target, named: Sequence[Any]) -> list[str]:
     """Return the drafters that need no options, but those that were named; says which are left out."""
-    found, without = every_drafter(target)
+    found, without = target.ranks.decided(lambda: every_drafter(target))
     for name, reason in without.items():
         typer.echo(f"left out: {name} ({reason})", err=True)
     return [name for name in found if name not in named]

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from outrider.cli import first_speaks, launched, quiet
+from outrider.cli import first_speaks, quiet
 from outrider.cli.batches import as_dict, run_batches, summary
 from outrider.config import Config, load_config
 from outrider.decode.explain import Explanation
@@ -21,6 +21,7 @@ from outrider.generation import Stream, stream
 from outrider.plugins.words import DrafterChoice, choose, read_options, read_word
 from outrider.prompt import encode
 from outrider.prompt_file import read_prompts
+from outrider.ranks import Ranks, launched, launched_later
 from outrider.target.load import load
 from outrider.target.model import Target
 
@@ -95,8 +96,11 @@ def command(
         raise InputError("which model? -m smollm2, a folder, or a Hub id")
     if prompts is not None and (prompt is not None or explain):
         raise InputError(f"--prompts can't be combined with {'--explain' if prompt is None else '-p'}")
-    read = read_prompts(prompts) if prompts else ()
-    text = "" if prompts else _read_prompt(prompt)
+    if prompts is None and prompt is None:
+        raise InputError("which prompt? -p TEXT, -p - to read it from stdin, or --prompts FILE")
+    alone = not launched_later()  # a pipe can be read once
+    read = read_prompts(prompts) if prompts and alone else ()
+    text = _read_prompt(prompt) if prompt is not None and alone else ""
     with quiet():
         choice = _choose_drafter(drafter, option or [], file)
     check_options({name: value for name, value in options.items() if name != "chat"})
@@ -112,6 +116,7 @@ def command(
             trust_remote_code=trust_remote_code,
         )
         with first_speaks(target.ranks):
+            read, text = target.ranks.decided(lambda: (read, text))
             if prompts:
                 return run_batches(target, read, batch_size, choice, options, as_json=as_json)
             prompt_ids = encode(target, text, options.pop("chat", None))
@@ -130,7 +135,7 @@ def _run(
 ) -> int:
     with stream(target, prompt, choice.name, choice.options, **options) as steps:
         if not as_json:
-            _print_steps(steps, color)
+            _print_steps(steps, color, target.ranks)
             typer.echo(summary(steps.stats, steps.drafter), err=True)
         result = steps.result()
     found = explain_output(target, prompt, result.token_ids, **(options | {"seed": result.seed})) if explain else None
@@ -141,9 +146,7 @@ def _run(
     return 1 if found and found.faults else 0
 
 
-def _read_prompt(prompt: str | None) -> str:
-    if prompt is None:
-        raise InputError("which prompt? -p TEXT, -p - to read it from stdin, or --prompts FILE")
+def _read_prompt(prompt: str) -> str:
     if prompt != "-":
         return prompt
     if sys.stdin is None:
@@ -166,13 +169,21 @@ def _choose_drafter(word: str | None, pairs: list[str], file: Config) -> Drafter
     return DrafterChoice(choice.name, choice.options | extra)
 
 
-def _print_steps(steps: Stream, color: Colour) -> None:
+def _print_steps(steps: Stream, color: Colour, ranks: Ranks) -> None:
     coloured = color is Colour.ALWAYS or (color is Colour.AUTO and _terminal_takes_colour())
+
+    def say(text: str) -> None:
+        """Print, in the first process; where its reader has gone, all of them stop."""
+        ranks.decided(lambda: _write(text))
+
     for step in steps:
-        for text, drafted in zip(step.texts, step.from_draft, strict=True):
-            sys.stdout.write(f"{_DRAFTED}{text}{_PLAIN}" if coloured and drafted and text else text)
-        sys.stdout.flush()
-    sys.stdout.write("\n")
+        pairs = zip(step.texts, step.from_draft, strict=True)
+        say("".join(f"{_DRAFTED}{text}{_PLAIN}" if coloured and drafted and text else text for text, drafted in pairs))
+    say("\n")
+
+
+def _write(text: str) -> None:
+    sys.stdout.write(text)
     sys.stdout.flush()
 
 

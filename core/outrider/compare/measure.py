@@ -129,7 +129,7 @@ class Measurement:
         started, began = datetime.now(UTC).isoformat(timespec="seconds"), time.monotonic()
         ids = asking.task(chosen[0], 0, ())[0].ids[:_COST_TOKENS]
         forwards = Forwards(target, ids[:_CALIBRATED_TOKENS])
-        watch, peak = Watch(forwards.again, target.ranks.decided), Peak(target.info.device)
+        watch, peak = Watch(forwards.again, target.ranks), Peak(target.info.device)
         costs = self.costs
         if costs is None:
             costs = cost_curve(target, ids, settings.batch_sizes) if not settings.acceptance_only else ()
@@ -223,6 +223,8 @@ class _Work:
         try:
             made = self._run(entry, [task for task, _ in tasks], repeat)
         except Exception as error:  # whatever goes wrong with one row, the others finish
+            if self._to.target.ranks.several and isinstance(error, RuntimeError):
+                raise  # such as memory that one process lacks: the others are in the middle of the run
             entry.error = str(error) if isinstance(error, OutriderError) else first_line(error)
             self._total -= self._each - entry.runs
             return
@@ -232,8 +234,7 @@ class _Work:
             run = _as_run(name, prompt, repeat, group, task, one)
             self._made += 1
             line = {"run": asdict(run), "load_seconds": entry.load_seconds, "peak_memory_bytes": peak}
-            self._take(entry, run, entry.load_seconds, peak)
-            self._record.keep(line)
+            self._take(entry, run, entry.load_seconds, peak, line)
 
     def _task(self, one: Conversation, turn: int) -> tuple[Task, Prompt]:
         answers = [self._answers.get(index, "") for index in one.indices[:turn]]
@@ -253,12 +254,25 @@ class _Work:
         self._peak.begin()
         return entry.strategy.run(tasks)
 
-    def _take(self, entry: _Entry, run: Run, load_seconds: float | None, peak: int | None) -> None:
+    def _take(
+        self,
+        entry: _Entry,
+        run: Run,
+        load_seconds: float | None,
+        peak: int | None,
+        line: Mapping[str, Any] | None = None,
+    ) -> None:
         entry.load_seconds = load_seconds if entry.load_seconds is None else entry.load_seconds
         entry.peak = max(entry.peak or 0, peak or 0) or None
         entry.runs += 1
         self._answers.setdefault(run.prompt, "".join(run.pieces))
         self._to.runs.append(run)
+        self._to.target.ranks.decided(lambda: self._tell(run, line))
+
+    def _tell(self, run: Run, line: Mapping[str, Any] | None) -> None:
+        """Tell of a run, and keep what is new, which any disk may refuse."""
+        if line is not None:
+            self._record.keep(line)
         self._to.sees(run, self._to.asked[run.prompt])
         self._to.hear(Progress(len(self._to.runs), self._total, self._made, self._seconds, run))
 

@@ -1,6 +1,7 @@
 """How quiet the machine is while it measures: who else uses the CPUs, who waits, and whether the clock holds."""
 
 import os
+import platform
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from statistics import fmean
 from typing import Final
 
 from outrider.compare.result import Calibration, Noise
+from outrider.ranks import Ranks
 
 _OTHERS: Final = 0.25
 _OTHERS_SHARE: Final = 0.05
@@ -24,7 +26,7 @@ class Reading:
 
     Args:
         wall: seconds.
-        own: CPU seconds of this process and its ended children.
+        own: CPU seconds of this process and its ended children, and of those that do the work with it.
         busy: CPU seconds of everybody on this process's CPUs; None where it can't be read.
         ran: seconds that this process's threads were on a CPU; None likewise.
         waited: seconds that they could have been and were not.
@@ -41,19 +43,30 @@ class Reading:
     mhz: float | None = None
 
     @classmethod
-    def now(cls) -> "Reading":
-        """Read them."""
-        times = os.times()
+    def now(cls, own: float | None = None) -> "Reading":
+        """Read them; `own` is by default that of this process alone."""
         ran, waited = _scheduled()
         return cls(
             wall=time.monotonic(),
-            own=times.user + times.system + times.children_user + times.children_system,
+            own=own_seconds() if own is None else own,
             busy=_busy(),
             ran=ran,
             waited=waited,
             load=tuple(os.getloadavg()) if hasattr(os, "getloadavg") else (),
             mhz=_mhz(),
         )
+
+
+def own_seconds() -> float:
+    """Return the CPU seconds of this process and its ended children."""
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
+
+
+def own_seconds_of(ranks: Ranks) -> float:
+    """Return the CPU seconds of the processes on this machine that do the work together."""
+    here = platform.node()
+    return sum(seconds for node, seconds in ranks.gathered((here, own_seconds())) if node == here)
 
 
 def cores() -> set[int]:
@@ -99,39 +112,35 @@ def between(before: Reading, after: Reading, calibrations: tuple[Calibration, ..
     )
 
 
-def _own(question: Callable[[], bool]) -> bool:
-    return question()
-
-
 class Watch:
     """Watches the machine during a measurement.
 
     Args:
         forward: the same small amount of work each time.
-        agreed: asks a question of time; all processes that do the work together get one answer.
+        ranks: the processes that do it together, of which the first asks the clock.
     """
 
-    def __init__(self, forward: Callable[[], object], agreed: Callable[[Callable[[], bool]], bool] = _own) -> None:
-        self._forward, self._agreed, self._found = forward, agreed, list[Calibration]()
+    def __init__(self, forward: Callable[[], object], ranks: Ranks | None = None) -> None:
+        self._forward, self._ranks, self._found = forward, ranks or Ranks(), list[Calibration]()
         forward()  # the first one sets things up
-        self._before = Reading.now()
+        self._before = Reading.now(own_seconds_of(self._ranks))
         self._start = self._last = time.monotonic()
         self._calibrate()
 
     def look(self) -> None:
         """Calibrate again, where that is some time ago."""
-        if self._agreed(lambda: time.monotonic() - self._last >= _BETWEEN):
+        if self._ranks.decided(lambda: time.monotonic() - self._last >= _BETWEEN):
             self._calibrate()
 
     def over(self) -> Noise:
         """Return how quiet it was."""
         self._calibrate()
-        return between(self._before, Reading.now(), tuple(self._found))
+        return between(self._before, Reading.now(own_seconds_of(self._ranks)), tuple(self._found))
 
     def _calibrate(self) -> None:
         took: list[float] = []
         began = time.perf_counter()
-        while self._agreed(lambda: len(took) < 5 or (time.perf_counter() - began < 0.05 and len(took) < 50)):
+        while self._ranks.decided(lambda: len(took) < 5 or (time.perf_counter() - began < 0.05 and len(took) < 50)):
             start = time.perf_counter()
             self._forward()
             took.append(time.perf_counter() - start)

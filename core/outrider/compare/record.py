@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ class Record:
     """
 
     def __init__(self, path: Path | None, settings: Mapping[str, Any]) -> None:
-        self._path = path
+        self._path, self._keeps = path, path is not None
         self.kept: list[dict[str, Any]] = []
         """What the file held; a last line that was cut off by an interruption is dropped from it."""
         if path is None:
@@ -45,8 +46,8 @@ class Record:
 
     def read_only(self) -> "Record":
         """Return what it held, as a record that keeps nothing."""
-        other = Record(None, {})
-        other.kept = self.kept
+        other = copy(self)
+        other._keeps = False
         return other
 
     def unreadable(self) -> InputError:
@@ -59,6 +60,6 @@ class Record:
         Raises:
             OSError: it can't be written.
         """
-        if self._path is not None:
+        if self._path is not None and self._keeps:
             with self._path.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(value) + "\n")

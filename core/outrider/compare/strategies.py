@@ -20,7 +20,7 @@ from outrider.decode.stats import Stats
 from outrider.decode.work import Work
 from outrider.draft.contract import Drafter
 from outrider.draft.led import guard_for
-from outrider.plugins.words import DrafterWord, make_drafter
+from outrider.plugins.words import DrafterWord, make_shared
 from outrider.target import compat
 from outrider.target.load import load
 from outrider.target.model import Target
@@ -106,7 +106,7 @@ class Drafting(Strategy):
         for one in self._sessions.values():
             one.close()
         self._sessions, self._drafter = {}, None
-        self._drafter = make_drafter(self._word, None, self._target.info)
+        self._drafter = make_shared(self._word, None, self._target.info, self._target.ranks)
 
     def run(self, tasks: Sequence[Task]) -> list[Made]:
         """Decode some prompts together; a single turn of a chat goes on in its session."""

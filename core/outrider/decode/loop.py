@@ -11,6 +11,7 @@ from outrider.draft.adaptive import pace_for
 from outrider.draft.contract import MAX_NODES, DraftBatch, Outcome, OutcomeBatch
 from outrider.draft.features import Features, Needs
 from outrider.draft.guard import Guard
+from outrider.draft.led import LedPace
 from outrider.draft.pace import Pace, Taken
 from outrider.draft.tree import DraftTree
 from outrider.target.call import Scored
@@ -62,10 +63,9 @@ def decode(target: Target, drafter: Guard, rows: Sequence[Row], given: Any = Non
 
 
 def pace_of(target: Target, drafter: Guard, rows: Sequence[Row]) -> Pace:
-    """Return what decides how far rows that are decoded together draft; of several processes the first one's clock does."""
-    if not target.ranks.first:
-        return Pace()
-    return pace_for(rows[0].request.adaptive, target.costs, weighs_nodes=drafter.drafter.weighs_nodes)
+    """Return what decides how far rows that are decoded together draft."""
+    pace = pace_for(rows[0].request.adaptive, target.costs, weighs_nodes=drafter.drafter.weighs_nodes)
+    return LedPace(pace, target.ranks) if target.ranks.several else pace
 
 
 def open_cache(target: Target, rows: Sequence[Row], needs: Needs, *, whole: bool = False) -> Any:

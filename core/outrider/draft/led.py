@@ -1,12 +1,23 @@
 """The guard of a drafter whose target several processes hold: the first one's drafter works for all."""
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, ClassVar
 
 from outrider.draft.batch import TreeBatch
-from outrider.draft.contract import DraftBatch, Drafter, OutcomeBatch, RowStart
+from outrider.draft.contract import (
+    API,
+    DraftBatch,
+    Drafter,
+    DrafterOptions,
+    DraftView,
+    OutcomeBatch,
+    RowStart,
+    TargetInfo,
+)
 from outrider.draft.features import Needs
 from outrider.draft.guard import Guard
+from outrider.draft.pace import Pace, Plan, Taken
 from outrider.draft.tree import DraftTree
 from outrider.errors import DrafterError
 from outrider.ranks import Ranks
@@ -17,6 +28,65 @@ Proposed = tuple[TreeBatch, list[DraftTree]]
 def guard_for(drafter: Drafter[Any], ranks: Ranks) -> Guard:
     """Return a guard around a drafter, for the processes that share its target."""
     return LedGuard(drafter, ranks) if ranks.several else Guard(drafter)
+
+
+class Resting(Drafter[DrafterOptions]):
+    """Stands for the first process's drafter in the others, where nothing is asked of it.
+
+    Args:
+        target: the model.
+        name: the drafter's.
+    """
+
+    name: ClassVar[str] = "resting"
+    requires_api: ClassVar[tuple[int, int]] = API
+
+    def __init__(self, target: TargetInfo, name: str) -> None:
+        super().__init__(target, DrafterOptions())
+        self.name = name  # type: ignore[misc]
+
+    def propose(self, batch: DraftBatch) -> TreeBatch:
+        """Fail: it is not asked."""
+        raise NotImplementedError(
+            f"'{self.name}' drafts in the first process alone, not for {len(batch.rows)} rows here"
+        )
+
+
+class LedPace(Pace):
+    """The first process's pace, in all of them: by its clock alone.
+
+    Args:
+        pace: the first process's.
+        ranks: the processes.
+    """
+
+    def __init__(self, pace: Pace, ranks: Ranks) -> None:
+        self._pace, self._ranks = pace, ranks
+        self._won = pace.won
+
+    @property
+    def won(self) -> float | None:
+        """What drafting has won so far, in plain steps."""
+        return self._won
+
+    def restart(self) -> None:
+        """Hear that a prompt is to be read."""
+        self._pace.restart()
+
+    def plan(self, views: Sequence[DraftView]) -> Plan:
+        """Decide on the next step; only the first process's plan has views that are cut, since it alone drafts."""
+        own = tuple(views)
+        told = self._ranks.decided(lambda: self._pace.plan(own), lambda plan: replace(plan, views=()))
+        return told if self._ranks.first else replace(told, views=own)
+
+    def learn(self, plan: Plan, taken: Taken) -> None:
+        """Hear what became of a step."""
+
+        def learn() -> float | None:
+            self._pace.learn(plan, taken)
+            return self._pace.won
+
+        self._won = self._ranks.decided(learn)
 
 
 class LedGuard(Guard):

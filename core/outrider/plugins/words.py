@@ -9,8 +9,10 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from outrider.draft.contract import Drafter, DrafterOptions, TargetInfo
+from outrider.draft.led import Resting
 from outrider.errors import DrafterError, InputError, OutriderError, first_line
 from outrider.plugins.registry import Registry, check_class, registry
+from outrider.ranks import Ranks
 from outrider.trace import traced
 from outrider.validation import explain
 
@@ -217,3 +219,17 @@ def make_drafter(
         raise
     except Exception as error:
         raise DrafterError(f"drafter '{drafter.name}' can't be made: {first_line(error)}") from error
+
+
+def make_shared(word: DrafterWord, options: Mapping[str, Any] | None, target: TargetInfo, ranks: Ranks) -> Drafter[Any]:
+    """Return the drafter that a caller means, made in the first of several processes alone; see `make_drafter`."""
+    if not ranks.several:
+        return make_drafter(word, options, target)
+    made: list[Drafter[Any]] = []
+
+    def make() -> str:
+        made.append(make_drafter(word, options, target))
+        return made[0].name
+
+    name = ranks.decided(make)
+    return made[0] if made else Resting(target, name)

@@ -1,6 +1,5 @@
 """Making a target: find the model, load it, probe it."""
 
-import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -18,6 +17,7 @@ from transformers import (
 
 from outrider.draft.contract import TargetInfo
 from outrider.errors import InputError, ModelError, first_line, suggestion
+from outrider.ranks import launched
 from outrider.target import compat
 from outrider.target.embedded import EMBEDDED, fetch
 from outrider.target.model import Target, describe
@@ -202,7 +202,7 @@ def _spread() -> dict[str, Any]:
     Raises:
         InputError: there is one alone.
     """
-    if int(os.environ.get("WORLD_SIZE") or 1) < 2:
+    if not launched():
         raise InputError("tensor_parallel needs several processes: torchrun --nproc_per_node 2 ...")
     return compat.tensor_parallel()
 
