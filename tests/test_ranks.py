@@ -270,7 +270,8 @@ def test_what_one_process_does_is_not_done_by_several(
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setenv("RANK", "0")
     assert run_app(app, ["tune", "-m", "nothing", "-d", "ngram"], "outrider") == 2
-    assert "error: outrider tune runs in one process; torchrun is for generate and compare" in capsys.readouterr().err
+    assert "error: outrider tune runs in one process; torchrun is for generate, compare and train" in capsys.readouterr().err
+    assert run_app(app, ["train", "--help"], "outrider") == 0
 
 
 def test_a_record_that_others_only_read_is_named_and_left_alone(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ from outrider.errors import InputError, OutriderError
 from outrider.ranks import launched
 
 _INTERRUPTED: Final = 130
-_ALONE: Final = ("tune", "train", "data")
+_ALONE: Final = ("tune", "data")
 
 app = typer.Typer(
     name="outrider",
@@ -74,7 +74,7 @@ def _common(
         raise typer.Exit
     if context.invoked_subcommand in _ALONE and launched():
         raise InputError(
-            f"outrider {context.invoked_subcommand} runs in one process; torchrun is for generate and compare"
+            f"outrider {context.invoked_subcommand} runs in one process; torchrun is for generate, compare and train"
         )
 
 
