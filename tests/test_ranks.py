@@ -270,7 +270,10 @@ def test_what_one_process_does_is_not_done_by_several(
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setenv("RANK", "0")
     assert run_app(app, ["tune", "-m", "nothing", "-d", "ngram"], "outrider") == 2
-    assert "error: outrider tune runs in one process; torchrun is for generate, compare and train" in capsys.readouterr().err
+    assert (
+        "error: outrider tune runs in one process; torchrun is for generate, compare and train"
+        in capsys.readouterr().err
+    )
     assert run_app(app, ["train", "--help"], "outrider") == 0
 
 
