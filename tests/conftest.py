@@ -1,3 +1,4 @@
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,6 +10,10 @@ from environments import ROOT, Environment, build_wheel
 from outrider.plugins.registry import reload
 from outrider.target.embedded import fetch
 from support import char_tokenizer, tiny_model
+
+# A shell starts what runs in its background deaf to Ctrl-C, which tests press.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session", autouse=True)
