@@ -1,15 +1,16 @@
 """The fronts of the kit: a function, parametrised tests, a class, and what is told of a drafter."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+import torch
 
 import outrider
-from check.zoo import Keeps, KeepsRejected
-from outrider import DraftView
+from check.zoo import Copies, Keeps, KeepsRejected
+from outrider import DraftView, RowStart, TargetInfo
 from outrider.check import CheckFailedError, CheckReport, DrafterContract, check_drafter, parametrize_with_checks
 from outrider.check.check import Case, hold
 from outrider.draft.contract import API
@@ -183,3 +184,43 @@ def test_a_suite_of_a_plugin_needs_nothing_but_outrider(tmp_path: Path) -> None:
 def test_what_is_trained_is_checked_with_the_weights_that_training_begins_with(name: str) -> None:
     (report,) = check_drafter(name, only=["counts"], raises=False)
     assert report.status == "passed", report.detail
+
+
+def made_by(faulty: type[Copies]) -> Any:
+    def make(target: TargetInfo) -> Copies:
+        return faulty(target)
+
+    return make
+
+
+class SetsDtype(Copies):
+    """Makes float64 torch's default, once and for all."""
+
+    def begin(self, rows: Sequence[RowStart]) -> None:
+        torch.set_default_dtype(torch.float64)
+
+
+class SetsOneThread(Copies):
+    """Sets torch's threads to one, which they may be already."""
+
+    def begin(self, rows: Sequence[RowStart]) -> None:
+        torch.set_num_threads(1)
+
+
+@pytest.mark.parametrize("faulty", [SetsDtype, SetsOneThread])
+def test_a_setting_that_is_changed_is_found_and_spoils_no_other_check(faulty: type[Copies]) -> None:
+    before = torch.get_default_dtype(), torch.get_num_threads()
+    reports = {one.check: one for one in check_drafter(made_by(faulty), only=["counts", "purity"], raises=False)}
+    assert (reports["counts"].status, reports["purity"].status) == ("passed", "failed")
+    assert "the drafter changed torch's" in reports["purity"].detail
+    assert (torch.get_default_dtype(), torch.get_num_threads()) == before
+
+
+def test_a_drafter_that_fails_when_a_row_ends_fails() -> None:
+    class FailsAtTheEnd(Copies):
+        def end(self, rows: Sequence[int]) -> None:
+            raise KeyError(rows[0])
+
+    (report,) = check_drafter(made_by(FailsAtTheEnd), only=["next-row"], raises=False)
+    assert report.status == "failed"
+    assert "drafter 'copies' failed in end: KeyError" in report.detail

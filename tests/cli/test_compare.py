@@ -310,6 +310,7 @@ def test_a_text_that_is_wrong_gives_status_1(compare: Call, prompts: Path, monke
         (["-d", "ngram", "--shard", "3/2"], "write i/n"),
         (["-d", "ngram", "--save", "/none/here/x.json"], "there is no folder /none/here"),
         (["-d", "ngram", "--trace", "/none/here/x.jsonl"], "there is no folder /none/here"),
+        (["-d", "ngram", "--html", "/"], "it is a folder"),
         (["-d", "ngram", "--assistant", "x"], "add --with-hf"),
         (["-d", "ngram", "--temperature", "-1"], "temperature"),
         (["-d", "ngram", "--prompts", "/none.jsonl"], "can't be read"),

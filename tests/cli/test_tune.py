@@ -171,6 +171,8 @@ def test_ctrl_c_shows_what_was_measured(
         (["-d", "ngram", "--batch-size", "0"], "--batch-size 0"),
         (["-d", "ngram", "--batch-size", "8"], "there are 2 prompts"),
         (["-d", "ngram", "--out", "/nowhere/at/all.toml"], "there is no folder"),
+        (["-d", "ngram", "--out", "/"], "it is a folder"),
+        (["-d", "none"], "leave it out"),
         (["-d", "ngram", "--temperature", "-1"], "temperature"),
         ([], "-d"),
     ],

@@ -62,6 +62,8 @@ def test_a_change_is_found_and_fails_where_it_is_asked_for() -> None:
     assert one.ratio.value == pytest.approx(one.after / one.before)
     assert below(found, [("speedup", 0.95)]) == [f"ngram: speedup is {one.ratio.value:.3f} of what it was, below 0.95"]
     assert below(found, [("speedup", 0.7), ("length", 0.99)]) == []
+    with pytest.raises(outrider.InputError, match="--fail-below rate: no row"):
+        below(replace(found, changes=tuple(one for one in found.changes if one.measure != "rate")), [("rate", 0.5)])
     assert "changed" in grid(found).markdown()
     assert '"differs": true' in as_json(found)
 

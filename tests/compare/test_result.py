@@ -1,4 +1,5 @@
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -7,7 +8,7 @@ import pytest
 
 import outrider
 from compare.schemas import faults
-from outrider.compare.files import dumps, read, save, schema
+from outrider.compare.files import dumps, read, save, schema, write
 from outrider.compare.pooled import with_figures
 
 DATA = Path(__file__).parent / "data" / "run.json"
@@ -61,6 +62,7 @@ def test_what_the_schema_forbids_is_refused_with_its_place(tmp_path: Path, place
         (("runs", 0, "prompt"), 99, r"runs\.0\.prompt: there is no prompt 99"),
         (("runs", 0, "part"), 7, r"runs\.0\.part: there is no part 7"),
         (("runs", 0, "steps", "drafted"), [1], r"runs\.0\.steps\.drafted: 1 entries, and there are \d+ steps"),
+        (("runs", 0, "pieces"), ["a"], r"runs\.0\.pieces: 1 entries, and there are \d+ tokens"),
         (("figures", 0, "row"), "who", r"figures: there is no row 'who'"),
     ],
 )
@@ -79,7 +81,7 @@ def test_loose_ends_are_refused(tmp_path: Path, place: tuple[Any, ...], put: Any
     ("text", "message"),
     [
         ('{"format": "outrider.compare", "version": 0}', "version 0 of the schema, and this outrider reads 1"),
-        ('{"format": "outrider.compare", "version": 2}', "version 2 of the schema"),
+        ('{"format": "outrider.compare", "version": 2}', "version 2 of the schema.*: it was written by a newer one"),
         ('{"format": "other"}', "no saved comparison"),
         ("[1]", "no saved comparison"),
         ("{", "no saved comparison"),
@@ -122,3 +124,15 @@ def test_the_example_is_of_today() -> None:
     found = read(DATA)
     again = replace(found, figures=())
     assert close(json.loads(dumps(with_figures(again))), json.loads(dumps(found)))
+
+
+def test_a_link_stays_one_and_a_device_is_not_replaced(tmp_path: Path) -> None:
+    file, link, pipe = (tmp_path / name for name in ("file", "link", "pipe"))
+    link.symlink_to(file)
+    write("told", link)
+    assert (link.is_symlink(), file.read_text()) == (True, "told")
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    write("told", pipe)
+    assert (pipe.is_fifo(), os.read(reader, 9)) == (True, b"told")
+    os.close(reader)

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from outrider.check.check import TIERS, Check, CheckFailedError, Tier
 from outrider.check.checks import drafter_checks
+from outrider.check.settings import settings_kept
 from outrider.check.subject import Checkable, Subject, subject_of
 from outrider.errors import InputError, OutriderError, first_line, suggestion
 
@@ -118,8 +119,8 @@ _SKIPPED: dict[str, str] = {
 
 
 def _failure(subject: Subject, check: Check) -> str:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(record=True) as said, settings_kept():
+        warnings.simplefilter("always")
         try:
             check.run(subject.make)
         except KeyboardInterrupt:
@@ -128,4 +129,5 @@ def _failure(subject: Subject, check: Check) -> str:
             return " ".join(str(error).split())
         except BaseException as error:  # a drafter may raise anything where it is made
             return first_line(error)
-    return ""
+    # A guard only warns of that, since the text is whole.
+    return next((text for one in said if " failed in end: " in (text := str(one.message))), "")

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import torch
 
 from outrider.check.check import Case, Check, CheckFailedError, Make, hold
 from outrider.check.leading import Lead, nothing
+from outrider.check.settings import settings, settings_kept
 from outrider.check.targets import prompt, tiny_target
 from outrider.draft.contract import OutcomeBatch
 from outrider.draft.features import Features
@@ -90,16 +92,15 @@ def _pure(make: Make) -> None:
     target = tiny_target(3)
     model: Any = target.model
 
-    def run(case: Case) -> None:
+    def run(threads: int, case: Case) -> None:
         weights = {name: one.clone() for name, one in model.state_dict().items()}
-        settings = _settings()
         try:
-            lead = _use(target, make, case, _FeaturesStay)
-            changed = next((name for name, value in _settings().items() if value != settings[name]), None)
+            with settings_kept():
+                torch.set_num_threads(threads)
+                before = settings()
+                lead = _use(target, make, case, _FeaturesStay)
+                changed = next((name for name, value in settings().items() if value != before[name]), None)
         finally:
-            torch.set_num_threads(settings["number of threads"])
-            torch.set_default_dtype(settings["default dtype"])
-            torch.set_grad_enabled(settings["gradient mode"])
             other = [name for name, one in model.state_dict().items() if not torch.equal(one, weights[name])]
             model.load_state_dict(weights)
         if changed:
@@ -110,14 +111,6 @@ def _pure(make: Make) -> None:
         if list(row.view) != row.ids:
             raise CheckFailedError("the drafter changed the ids that it was shown")
 
-    for ids in ([4, 5, 6] * 5, prompt(20, 3)):
-        hold(Case(tuple(ids)), run)
-
-
-def _settings() -> dict[str, Any]:
-    return {
-        "number of threads": torch.get_num_threads(),
-        "default dtype": torch.get_default_dtype(),
-        "gradient mode": torch.is_grad_enabled(),
-        "deterministic mode": torch.are_deterministic_algorithms_enabled(),
-    }
+    # With two numbers of threads, of which none that a drafter sets can be both.
+    for threads, ids in ((1, [4, 5, 6] * 5), (2, prompt(20, 3))):
+        hold(Case(tuple(ids), setting=f"torch's threads {threads}"), partial(run, threads))

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from outrider.check.check import Make
+from outrider.check.settings import settings_kept
 from outrider.check.targets import tiny_target
 from outrider.check.traits import Traits, traits_of
 from outrider.draft.contract import Drafter, TargetInfo
@@ -67,7 +68,9 @@ def _find(drafter: Any, options: Mapping[str, Any] | None) -> Subject:
     make = drafter if _is_function(drafter) else _maker(drafter, options)
     info = tiny_target().info
     try:
-        made = make(info)
+        with settings_kept():
+            made = make(info)
+            traits = traits_of(make) if isinstance(made, Drafter) else None
     except Exception as error:
         told = str(error).rstrip(".") if isinstance(error, OutriderError) else first_line(error)
         raise InputError(
@@ -75,9 +78,9 @@ def _find(drafter: Any, options: Mapping[str, Any] | None) -> Subject:
             f"{info.num_layers} layers); a drafter that needs something made for its target gives the options for it "
             f"by a classmethod for_check(target), or from Python by a function in place of its name"
         ) from error
-    if not isinstance(made, Drafter):
+    if traits is None:
         raise InputError(f"{drafter!r} makes {type(made).__name__}, which is no outrider.Drafter")
-    return Subject(made.name, make, traits_of(make), dict(made.expected_failures))
+    return Subject(made.name, make, traits, dict(made.expected_failures))
 
 
 def _maker(drafter: str | Mapping[str, Any] | type[Drafter[Any]], options: Mapping[str, Any] | None) -> Make:

@@ -1,5 +1,6 @@
 """Arguments that several subcommands read alike."""
 
+import os
 from pathlib import Path
 
 from outrider.errors import InputError
@@ -17,7 +18,19 @@ def batch_sizes(text: str) -> tuple[int, ...]:
     return tuple(dict.fromkeys(map(int, parts)))
 
 
-def check_folder(path: Path | None) -> None:
-    """Refuse a file whose folder is not there, before anything is measured for it."""
-    if path is not None and not path.expanduser().parent.is_dir():
-        raise InputError(f"{path} can't be written: there is no folder {path.parent}")
+def writable(path: Path | None) -> Path | None:
+    """Return where a file goes, home folders spelled out; refuses what can't be written before anything is measured for it.
+
+    Raises:
+        InputError: it is a folder, its folder is not there, or may not be written to.
+    """
+    if path is None:
+        return None
+    found = path.expanduser()
+    if not found.parent.is_dir():
+        raise InputError(f"{path} can't be written: there is no folder {found.parent}")
+    if found.is_dir():
+        raise InputError(f"{path} can't be written: it is a folder")
+    if not os.access(found if found.exists() and not found.is_file() else found.parent, os.W_OK):
+        raise InputError(f"{path} can't be written: you may not write there")
+    return found

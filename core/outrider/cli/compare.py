@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from outrider.cli import first_speaks, quiet
-from outrider.cli.arguments import batch_sizes, check_folder
+from outrider.cli.arguments import batch_sizes, writable
 from outrider.cli.comparison import Teller, settings_of, show, status
 from outrider.compare import trace as tracing
 from outrider.compare.conversations import Asking, conversations, cut, first_of_each, shard_of
@@ -127,8 +127,7 @@ def command(
         check_rule(one)
     sizes = batch_sizes(batch_size)
     check_options({key: value for key, value in given.items() if key != "chat"})
-    for path in (save, trace, html):
-        check_folder(path)
+    save, trace, html = map(writable, (save, trace, html))
     if html is not None:
         environment()  # what is missing for the report is missed before the measurement
     read: Sequence[NamedPrompt] = ()

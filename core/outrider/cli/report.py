@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from outrider.cli.arguments import writable
 from outrider.compare.files import read
 from outrider.compare.report.page import write_report
 from outrider.errors import InputError
@@ -17,5 +18,5 @@ def command(
     """Write the report of a saved comparison: one HTML file that needs nothing else."""
     if html.expanduser().resolve() == run.expanduser().resolve():
         raise InputError(f"the report would replace {run}: give --html another name")
-    write_report(read(run), html)
+    write_report(read(run), writable(html) or html)
     typer.echo(html)

@@ -11,7 +11,7 @@ from typing import Annotated, Final
 import typer
 
 from outrider.cli import quiet
-from outrider.cli.arguments import batch_sizes, check_folder
+from outrider.cli.arguments import batch_sizes, writable
 from outrider.cli.comparison import clock, settings_of
 from outrider.compare.conversations import cut, first_of_each
 from outrider.compare.files import write
@@ -83,8 +83,7 @@ def command(
     given = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
     generation = {name: value for name, value in given.items() if value is not None}
     check_options(generation | {"max_new_tokens": max_new_tokens, "seed": seed})
-    for path in (out, html):
-        check_folder(path)
+    out, html = map(writable, (out, html))
     if html is not None:
         environment()  # what is missing for the report is missed before the measurement
     read = first_of_each(read_prompts(prompts) if prompts else BUILTIN, each)
@@ -123,8 +122,10 @@ def _print(tuned: Tuned, out: Path | None, *, as_json: bool) -> None:
         typer.echo("\n".join(lines(tuned)))
     if out is not None:
         try:
-            write(tuned.config, out.expanduser())
+            write(tuned.config, out)
         except OSError as error:
+            if not as_json:  # what was found is not lost
+                typer.echo(f"\n{tuned.config}", nl=False)
             raise OutriderError(f"{out} can't be written: {error.strerror or error}") from error
         if not as_json:
             typer.echo(f"Written to {out}; generate and compare take it by --config {out}")

@@ -126,7 +126,14 @@ def read_bound(word: str) -> tuple[str, float]:
 
 
 def below(found: Difference, bounds: Sequence[tuple[str, float]]) -> list[str]:
-    """Return a line for every row whose figure fell below a share of what it was, by the ratio itself."""
+    """Return a line for every row whose figure fell below a share of what it was, by the ratio itself.
+
+    Raises:
+        InputError: there is no figure to hold to a bound, which must not pass for one that held.
+    """
+    told = {one.measure for one in found.changes}
+    if missing := next((measure for measure, _ in bounds if measure not in told), None):
+        raise InputError(f"--fail-below {missing}: no row that both comparisons have measured has it")
     return [
         f"{one.row}: {measure} is {one.ratio.value:.3f} of what it was, below {bound:g}"
         for measure, bound in bounds

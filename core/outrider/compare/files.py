@@ -40,11 +40,15 @@ def save(comparison: Comparison, path: Path) -> None:
 
 
 def write(text: str, path: Path) -> None:
-    """Write a text; the file is there whole or as it was before.
+    """Write a text; the file is there whole or as it was before. A link stays one, and so does a device or a pipe.
 
     Raises:
         OSError: it can't be written.
     """
+    path = path.resolve()
+    if path.exists() and not path.is_file():
+        path.write_text(text, encoding="utf-8")
+        return
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with beside.open("w", encoding="utf-8") as file:
@@ -72,9 +76,10 @@ def read(path: str | Path) -> Comparison:
     if not isinstance(found, dict) or found.get("format") != FORMAT:
         raise InputError(f"{path} is no saved comparison; write one with outrider compare --save")
     if found.get("version") != VERSION:
-        raise InputError(
-            f"{path} has version {found.get('version')!r} of the schema, and this outrider reads {VERSION}: compare again"
-        )
+        version = found.get("version")
+        newer = isinstance(version, int) and version > VERSION
+        what = "it was written by a newer one" if newer else "compare again"
+        raise InputError(f"{path} has version {version!r} of the schema, and this outrider reads {VERSION}: {what}")
     try:
         comparison = _ADAPTER.validate_json(text)
     except ValidationError as error:
@@ -96,6 +101,8 @@ def _loose_end(found: Comparison) -> str:
             return f"{where}.prompt: there is no prompt {run.prompt}"
         if not run.part < len(found.parts):
             return f"{where}.part: there is no part {run.part}"
+        if run.pieces and len(run.pieces) != len(run.token_ids):
+            return f"{where}.pieces: {len(run.pieces)} entries, and there are {len(run.token_ids)} tokens"
         columns = {name: len(getattr(run.steps, name)) for name in (field.name for field in fields(run.steps))}
         odd = next((name for name, length in columns.items() if length not in (0, len(run.steps))), None)
         if odd is not None:

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from outrider.compare.lineup import label_of
 from outrider.draft.contract import MAX_NODES
+from outrider.draft.plain import Plain
 from outrider.errors import InputError
 from outrider.plugins.words import DrafterChoice, choose, read_mapping, read_word
 from outrider.tune.shape import Chances, best_trees
@@ -97,6 +98,8 @@ class Space:
             InputError: its word or options are wrong.
         """
         drafter, chosen = choose(word)
+        if drafter.name == Plain.name:
+            raise InputError(f"'{Plain.name}' is plain decoding, which every drafter is measured against: leave it out")
         options: Any = chosen
         choice = read_word(word) if isinstance(word, str) else read_mapping(word)
         fields = drafter.Options.model_fields
