@@ -64,8 +64,9 @@ def decode(target: Target, drafter: Guard, rows: Sequence[Row], given: Any = Non
 
 def pace_of(target: Target, drafter: Guard, rows: Sequence[Row]) -> Pace:
     """Return what decides how far rows that are decoded together draft."""
-    pace = pace_for(rows[0].request.adaptive, target.costs, weighs_nodes=drafter.drafter.weighs_nodes)
-    return LedPace(pace, target.ranks) if target.ranks.several else pace
+    adaptive = rows[0].request.adaptive
+    pace = pace_for(adaptive, target.costs, weighs_nodes=drafter.drafter.weighs_nodes)
+    return LedPace(pace, target.ranks) if target.ranks.several and adaptive is not False else pace
 
 
 def open_cache(target: Target, rows: Sequence[Row], needs: Needs, *, whole: bool = False) -> Any:
