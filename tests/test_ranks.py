@@ -23,7 +23,7 @@ from outrider.draft.tree import DraftTree
 from outrider.errors import DrafterError, GenerationError
 from outrider.ranks import Ranks, launched, launched_later, was_heard
 from ranked import decoded
-from support import char_tokenizer, tiny_model
+from support import tiny_model
 
 
 def together(*arguments: str, module: bool = False) -> subprocess.CompletedProcess[str]:
@@ -39,22 +39,14 @@ def together(*arguments: str, module: bool = False) -> subprocess.CompletedProce
     )
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    where = tmp_path_factory.mktemp("model")
-    tiny_model(3, 0.1).save_pretrained(where)
-    char_tokenizer().save_pretrained(where)
-    return where
-
-
-def test_two_processes_decode_what_one_does(folder: Path, tmp_path: Path) -> None:
-    done = together(str(Path(__file__).with_name("ranked.py")), str(folder), str(tmp_path))
+def test_two_processes_decode_what_one_does(model_folder: Path, tmp_path: Path) -> None:
+    done = together(str(Path(__file__).with_name("ranked.py")), str(model_folder), str(tmp_path))
     assert done.returncode == 0, done.stderr[-3000:]
     first, second = (json.loads((tmp_path / f"{rank}.json").read_text()) for rank in (0, 1))
     assert first == second
     assert first["heads"] == [[8, 32]]  # of two heads one each
     served = first["texts"]
-    alone = decoded(outrider.load(folder, dtype="float64"), [one.name for one in outrider.drafters()])
+    alone = decoded(outrider.load(model_folder, dtype="float64"), [one.name for one in outrider.drafters()])
     assert {name: one for name, one in alone.items() if name in served} == served
     # What works on the target's own parts has nothing to work on; all else is served.
     assert {name.split()[0] for name in alone.keys() - served.keys()} <= {"self"}
@@ -65,10 +57,20 @@ def test_two_processes_decode_what_one_does(folder: Path, tmp_path: Path) -> Non
     assert served["raised"] == "drafter 'raises' failed in propose: OSError: no such luck"
 
 
-def test_commands_speak_once(folder: Path, tmp_path: Path) -> None:
+def test_commands_speak_once(model_folder: Path, tmp_path: Path) -> None:
     prompts = tmp_path / "prompts.jsonl"
     prompts.write_text('{"prompt": "abcabcabc"}\n')
-    options = ["-m", str(folder), "--dtype", "float64", "--raw", "--max-new-tokens", "12", "--prompts", str(prompts)]
+    options = [
+        "-m",
+        str(model_folder),
+        "--dtype",
+        "float64",
+        "--raw",
+        "--max-new-tokens",
+        "12",
+        "--prompts",
+        str(prompts),
+    ]
     saved, record = tmp_path / "run.json", tmp_path / "runs.jsonl"
     done = together(
         "outrider",
@@ -95,18 +97,18 @@ def test_commands_speak_once(folder: Path, tmp_path: Path) -> None:
     assert json.loads(line)["token_ids"] == found["runs"][0]["token_ids"]
 
 
-def test_one_process_alone_can_hold_nothing_together(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_process_alone_can_hold_nothing_together(model_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InputError, match="needs several processes: torchrun"):
-        outrider.load(folder, tensor_parallel=True)
+        outrider.load(model_folder, tensor_parallel=True)
     with pytest.raises(InputError, match="leave device and device_map out"):
-        outrider.load(folder, tensor_parallel=True, device="cpu")
+        outrider.load(model_folder, tensor_parallel=True, device="cpu")
     with pytest.raises(InputError, match="a loaded model keeps its tensor_parallel"):
         outrider.load(tiny_model(), tensor_parallel=True)
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setenv("RANK", "0")
     monkeypatch.setattr("outrider.target.compat.tensor_parallel", dict)
     with pytest.raises(ModelError, match="has no plan for tensor parallelism"):
-        outrider.load(folder, tensor_parallel=True)
+        outrider.load(model_folder, tensor_parallel=True)
 
 
 class OwnError(DrafterError):

@@ -18,14 +18,12 @@ def batch_sizes(text: str) -> tuple[int, ...]:
     return tuple(dict.fromkeys(map(int, parts)))
 
 
-def writable(path: Path | None) -> Path | None:
+def writable(path: Path) -> Path:
     """Return where a file goes, home folders spelled out; refuses what can't be written before anything is measured for it.
 
     Raises:
         InputError: it is a folder, its folder is not there, or may not be written to.
     """
-    if path is None:
-        return None
     found = path.expanduser()
     if not found.parent.is_dir():
         raise InputError(f"{path} can't be written: there is no folder {found.parent}")

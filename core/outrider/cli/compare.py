@@ -127,7 +127,7 @@ def command(
         check_rule(one)
     sizes = batch_sizes(batch_size)
     check_options({key: value for key, value in given.items() if key != "chat"})
-    save, trace, html = map(writable, (save, trace, html))
+    save, trace, html = (path and writable(path) for path in (save, trace, html))
     if html is not None:
         environment()  # what is missing for the report is missed before the measurement
     read: Sequence[NamedPrompt] = ()

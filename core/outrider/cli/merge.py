@@ -17,7 +17,7 @@ def command(
     out: Annotated[Path, typer.Option("--out", help="Where the whole is written.")],
 ) -> int:
     """Merge the shards of a comparison, and print its table."""
-    goal = writable(out) or out
+    goal = writable(out)
     if len(files) < 2:
         raise InputError("merge takes two comparisons or more")
     found = merge([read(one) for one in files], [str(one) for one in files])

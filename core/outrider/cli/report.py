@@ -18,5 +18,5 @@ def command(
     """Write the report of a saved comparison: one HTML file that needs nothing else."""
     if html.expanduser().resolve() == run.expanduser().resolve():
         raise InputError(f"the report would replace {run}: give --html another name")
-    write_report(read(run), writable(html) or html)
+    write_report(read(run), writable(html))
     typer.echo(html)

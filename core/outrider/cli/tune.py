@@ -83,7 +83,7 @@ def command(
     given = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
     generation = {name: value for name, value in given.items() if value is not None}
     check_options(generation | {"max_new_tokens": max_new_tokens, "seed": seed})
-    out, html = map(writable, (out, html))
+    out, html = (path and writable(path) for path in (out, html))
     if html is not None:
         environment()  # what is missing for the report is missed before the measurement
     read = first_of_each(read_prompts(prompts) if prompts else BUILTIN, each)

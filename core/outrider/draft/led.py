@@ -1,4 +1,4 @@
-"""The guard of a drafter whose target several processes hold: the first one's drafter works for all."""
+"""A drafter and a pace for a target that several processes hold: the first one's work for all."""
 
 from collections.abc import Sequence
 from dataclasses import replace

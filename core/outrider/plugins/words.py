@@ -223,8 +223,6 @@ def make_drafter(
 
 def make_shared(word: DrafterWord, options: Mapping[str, Any] | None, target: TargetInfo, ranks: Ranks) -> Drafter[Any]:
     """Return the drafter that a caller means, made in the first of several processes alone; see `make_drafter`."""
-    if not ranks.several:
-        return make_drafter(word, options, target)
     made: list[Drafter[Any]] = []
 
     def make() -> str:
