@@ -553,7 +553,7 @@ def test_the_command_writes_the_report_of_a_saved_run(
     [
         (DATA, DATA, "would replace"),
         (DATA.with_name("missing.json"), Path("report.html"), "can't be read"),
-        (DATA, DATA.with_name("missing") / "report.html", "No such file or directory"),
+        (DATA, DATA.with_name("missing") / "report.html", "there is no folder"),
     ],
 )
 def test_the_command_refuses_what_it_cannot_do(

@@ -50,7 +50,7 @@ def test_a_third_partys_bounds_hold(tmp_path: Path) -> None:
     assert space.grid(CHANCES, 2)[-1].word == {"name": f"{file}::Third", "options": {"colour": "blue", "depth": 2}}
 
 
-@pytest.mark.parametrize("name", [record.name for record in outrider.drafters() if record.name != "cascade"])
+@pytest.mark.parametrize("name", [record.name for record in outrider.drafters() if record.name not in ("cascade", "none")])
 def test_every_setting_is_one_that_the_drafter_takes(name: str) -> None:
     space = Space.of(name)
     found = [*space.anchors(), *space.grid(CHANCES, 4), *space.grid([], 0), *space.grid([[0.2]], 1)]
@@ -71,5 +71,7 @@ def test_trees_are_as_wide_as_the_recurrence_makes_them() -> None:
 def test_wrong_words_are_refused() -> None:
     with pytest.raises(UnknownDrafterError, match="ngrm"):
         Space.of("ngrm")
+    with pytest.raises(InputError, match="'none' is plain decoding"):
+        Space.of("none")
     with pytest.raises(InputError, match="color"):
         Space.of("ngram[color=red]")
