@@ -65,6 +65,18 @@ def test_a_change_is_found_and_fails_where_it_is_asked_for() -> None:
     with pytest.raises(outrider.InputError, match="--fail-below rate: no row"):
         below(replace(found, changes=tuple(one for one in found.changes if one.measure != "rate")), [("rate", 0.5)])
     assert "changed" in grid(found).markdown()
+
+
+def test_a_row_that_failed_in_the_second_does_not_pass() -> None:
+    after = made(2)
+    failed = replace(after, runs=tuple(one for one in after.runs if one.row != "ngram"))
+    found = difference(made(1), failed)
+    assert found.lost == (("ngram", "speedup"), ("ngram", "rate"), ("ngram", "length"))
+    assert below(found, [("rate", 0.5)]) == ["ngram: rate was measured on these prompts in the first alone"]
+
+
+def test_a_difference_is_told_as_json() -> None:
+    found = difference(made(1), made(2, slower=1.25))
     assert '"differs": true' in as_json(found)
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 import outrider
-from outrider.compare.figures import median_interval, pooled_acceptance, ratios
+from outrider.compare.figures import median_interval, ratios
 from outrider.compare.prompts import BUILTIN
 from outrider.compare.runner import Run, run
 from outrider.prompt_file import NamedPrompt, read_prompts
@@ -82,15 +82,6 @@ def test_a_record_of_other_settings_is_not_taken_up(tmp_path: Path) -> None:
 def test_prompts_of_one_name_are_refused() -> None:
     with pytest.raises(outrider.InputError, match="same name"):
         run(Contestants().all(), [PROMPTS[0]] * 2, 1, {})
-
-
-def test_acceptance_is_pooled_over_runs() -> None:
-    runs = [
-        Run("a", "p", 0, (), 1.0, {"num_tokens": 11, "num_steps": 10}),
-        Run("a", "q", 0, (), 1.0, {"num_tokens": 31, "num_steps": 10}),
-    ]
-    assert pooled_acceptance(runs) == 2.0
-    assert pooled_acceptance([]) is None
 
 
 @pytest.mark.parametrize(("count", "rank"), [(3, 0), (5, 0), (6, 0), (9, 1), (10, 1), (12, 2), (20, 5)])

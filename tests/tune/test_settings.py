@@ -50,7 +50,9 @@ def test_a_third_partys_bounds_hold(tmp_path: Path) -> None:
     assert space.grid(CHANCES, 2)[-1].word == {"name": f"{file}::Third", "options": {"colour": "blue", "depth": 2}}
 
 
-@pytest.mark.parametrize("name", [record.name for record in outrider.drafters() if record.name not in ("cascade", "none")])
+@pytest.mark.parametrize(
+    "name", [record.name for record in outrider.drafters() if record.name not in ("cascade", "none")]
+)
 def test_every_setting_is_one_that_the_drafter_takes(name: str) -> None:
     space = Space.of(name)
     found = [*space.anchors(), *space.grid(CHANCES, 4), *space.grid([], 0), *space.grid([[0.2]], 1)]

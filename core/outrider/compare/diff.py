@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from outrider.compare.bootstrap import Table
 from outrider.compare.pooled import length, pair_table, rate, row_table, speed_up
 from outrider.compare.result import Comparison, Estimate
-from outrider.compare.table import Grid, verdict
+from outrider.compare.table import Grid, prompts_of, verdict
 from outrider.errors import InputError
 
 LEVEL: Final = 0.99
@@ -50,6 +50,7 @@ class Difference:
 
     Args:
         changes: of the rows that both have, on the prompts that both have.
+        lost: rows of both, and measures, that only the first has a figure for, or on other prompts.
         prompts: how many those are.
         notes: what else differs: settings, versions, verdicts, rows, prompts.
     """
@@ -57,6 +58,7 @@ class Difference:
     changes: tuple[Change, ...]
     prompts: int
     notes: tuple[str, ...]
+    lost: tuple[tuple[str, str], ...] = ()
 
 
 def difference(before: Comparison, after: Comparison) -> Difference:
@@ -81,7 +83,10 @@ def difference(before: Comparison, after: Comparison) -> Difference:
         old, new = (one.estimate(MEASURES[measure], resamples=1) for one in (first, second))
         if ratio is not None and old is not None and new is not None:
             changes.append(Change(name, measure, old.value, new.value, ratio))
-    return Difference(tuple(changes), len(shared), tuple(_notes(before, after, len(shared))))
+    told = {(one.row, one.measure) for one in changes}
+    had = [(name, measure) for name in names for measure in MEASURES if _table(before, name, measure, shared)]
+    lost = tuple(one for one in had if one not in told)
+    return Difference(tuple(changes), len(shared), tuple(_notes(before, after, len(shared))), lost)
 
 
 def grid(found: Difference) -> Grid:
@@ -98,7 +103,7 @@ def grid(found: Difference) -> Grid:
         for one in found.changes
     ]
     head = ("row", "what", "before", "after", "after / before", "")
-    return Grid(f"on {found.prompts} prompts; all intervals together hold at 99 %", head, tuple(lines))
+    return Grid(f"on {prompts_of(found.prompts)}; all intervals together hold at 99 %", head, tuple(lines))
 
 
 def as_json(found: Difference) -> str:
@@ -126,7 +131,7 @@ def read_bound(word: str) -> tuple[str, float]:
 
 
 def below(found: Difference, bounds: Sequence[tuple[str, float]]) -> list[str]:
-    """Return a line for every row whose figure fell below a share of what it was, by the ratio itself.
+    """Return a line for every row whose figure was lost, or fell below a share of what it was, by the ratio itself.
 
     Raises:
         InputError: there is no figure to hold to a bound, which must not pass for one that held.
@@ -134,7 +139,13 @@ def below(found: Difference, bounds: Sequence[tuple[str, float]]) -> list[str]:
     told = {one.measure for one in found.changes}
     if missing := next((measure for measure, _ in bounds if measure not in told), None):
         raise InputError(f"--fail-below {missing}: no row that both comparisons have measured has it")
-    return [
+    bounded = {measure for measure, _ in bounds}
+    lost = [
+        f"{row}: {measure} was measured on these prompts in the first alone"
+        for row, measure in found.lost
+        if measure in bounded
+    ]
+    return lost + [
         f"{one.row}: {measure} is {one.ratio.value:.3f} of what it was, below {bound:g}"
         for measure, bound in bounds
         for one in found.changes
@@ -152,17 +163,17 @@ def _ratio(sums: dict[str, NDArray[np.float64]], of: object) -> NDArray[np.float
 def _tables(
     before: Comparison, after: Comparison, name: str, measure: str, prompts: frozenset[int]
 ) -> tuple[Table, Table, Table] | None:
-    baseline = next(row.baseline for row in after.rows if row.name == name)
-    if measure == "speedup":
-        if not baseline or baseline == name:
-            return None
-        tables = [pair_table(each, name, baseline, prompts) for each in (before, after)]
-    else:
-        tables = [row_table(each, name, prompts) for each in (before, after)]
-    first, second = tables
+    first, second = (_table(each, name, measure, prompts) for each in (before, after))
     if first is None or second is None or first.conversations != second.conversations:
         return None
     return first, second, first.beside(second)
+
+
+def _table(found: Comparison, name: str, measure: str, prompts: frozenset[int]) -> Table | None:
+    if measure != "speedup":
+        return row_table(found, name, prompts)
+    baseline = next(row.baseline for row in found.rows if row.name == name)
+    return None if not baseline or baseline == name else pair_table(found, name, baseline, prompts)
 
 
 def _notes(before: Comparison, after: Comparison, shared: int) -> list[str]:
@@ -170,7 +181,7 @@ def _notes(before: Comparison, after: Comparison, shared: int) -> list[str]:
     for one, other in ((before, after), (after, before)):
         where = "first" if one is before else "second"
         if len(one.prompts) > shared:
-            found.append(f"{len(one.prompts) - shared} prompts of the {where} are left out")
+            found.append(f"{prompts_of(len(one.prompts) - shared)} of the {where} left out")
         if missing := [row.name for row in one.rows if row.name not in {each.name for each in other.rows}]:
             found.append(f"only the {where} has: {', '.join(missing)}")
         found += [f"{where}: {line}" for part in one.parts for line in part.noise.warnings]

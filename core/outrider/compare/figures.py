@@ -45,9 +45,3 @@ def ratios(runs: Sequence[Run], contestant: str, baseline: str, prompt: str | No
         for one in runs
         if one.contestant == contestant and prompt in (None, one.prompt)
     ]
-
-
-def pooled_acceptance(runs: Sequence[Run]) -> float | None:
-    """Return tokens emitted by steps / steps, over all runs together."""
-    steps = sum(one.stats["num_steps"] for one in runs)
-    return sum(one.stats["num_tokens"] - 1 for one in runs) / steps if steps else None

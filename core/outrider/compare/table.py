@@ -87,6 +87,11 @@ def notes(comparison: Comparison) -> list[str]:
     return found
 
 
+def prompts_of(count: int) -> str:
+    """Say how many prompts."""
+    return f"{count} prompt{'' if count == 1 else 's'}"
+
+
 def what_of(comparison: Comparison) -> str:
     """Say what was compared."""
     settings = comparison.settings
@@ -96,7 +101,7 @@ def what_of(comparison: Comparison) -> str:
     shard = f", shard {settings.shard}" if settings.shard else ""
     adaptive = "" if settings.adaptive else ", not adaptive"
     return (
-        f"{settings.model}, {settings.dtype} on {settings.device}, {how}, {len(comparison.prompts)} prompts x {tokens} "
+        f"{settings.model}, {settings.dtype} on {settings.device}, {how}, {prompts_of(len(comparison.prompts))} x {tokens} "
         f"tokens x {settings.repeats}{adaptive}{shard}"
     )
 

@@ -174,6 +174,8 @@ class Registry:
         record = self._drafters.get(name) or self._qualified.get(name)
         if record is not None:
             return record
+        if name.endswith(".py"):
+            raise UnknownDrafterError(f"drafter '{name}': say which class of the file, as {name}::Class")
         for plugin in self.plugins:
             if plugin.status in _ABSENT and name in (plugin.name, f"{plugin.distribution}/{plugin.name}"):
                 raise UnknownDrafterError(
