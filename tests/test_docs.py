@@ -59,7 +59,7 @@ def _shared_model(smollm2: outrider.Target, monkeypatch: pytest.MonkeyPatch) -> 
     def shared(name: Any, **options: Any) -> outrider.Target:
         return smollm2 if name == "smollm2" else load(name, **options)
 
-    for place in ("outrider.load", "outrider.cli.generate.load", "outrider.cli.inspect.load"):
+    for place in ("outrider.load", "outrider.cli.target.load", "outrider.cli.inspect.load"):
         monkeypatch.setattr(place, shared)
 
 

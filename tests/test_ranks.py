@@ -34,7 +34,7 @@ def together(*arguments: str, module: bool = False) -> subprocess.CompletedProce
         env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)},
         capture_output=True,
         text=True,
-        timeout=400,
+        timeout=900,
         check=False,
     )
 

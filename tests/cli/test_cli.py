@@ -184,7 +184,7 @@ def test_a_wrong_drafter_is_found_before_the_model_is_loaded(run: Run, monkeypat
     def load(*_: Any, **__: Any) -> Any:
         raise AssertionError("loaded")
 
-    monkeypatch.setattr("outrider.cli.generate.load", load)
+    monkeypatch.setattr("outrider.cli.target.load", load)
     assert run("generate", "-m", "smollm2", "-p", "x", "-d", "nope")[0] == 2
     for name in ("eagle", "eagle3", "medusa"):
         for word in (f"{name}[heads=nosuch]", f"cascade[ngram,{name}[heads=nosuch]]"):
@@ -240,7 +240,7 @@ def test_ctrl_c_is_status_130(run: Run, monkeypatch: pytest.MonkeyPatch) -> None
     def load(*_: Any, **__: Any) -> Any:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("outrider.cli.generate.load", load)
+    monkeypatch.setattr("outrider.cli.target.load", load)
     status, _, err = run("generate", "-m", "x", "-p", "x")
     assert (status, err) == (130, "\ninterrupted\n")
 

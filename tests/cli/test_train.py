@@ -12,7 +12,7 @@ from train.chatty import target, write_chats
 
 @pytest.fixture(autouse=True)
 def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
-    for place in ("data", "train", "generate"):
+    for place in ("data", "train", "target"):
         monkeypatch.setattr(f"outrider.cli.{place}.load", lambda name, **_: target())
 
 

@@ -29,7 +29,7 @@ class Broken(outrider.RowDrafter[outrider.DrafterOptions]):
 @pytest.fixture
 def target(monkeypatch: pytest.MonkeyPatch) -> Clocked:
     made = clocked(monkeypatch, flat)
-    for place in ("tune", "generate", "compare"):
+    for place in ("tune", "target"):
         monkeypatch.setattr(f"outrider.cli.{place}.load", lambda name, **_: made)
     return made
 

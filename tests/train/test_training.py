@@ -231,7 +231,7 @@ def test_two_processes_learn_together(data: Path, tmp_path: Path) -> None:
         env=environment,
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=600,
         check=False,
     )
     assert done.returncode == 0, done.stderr[:3000]

@@ -12,6 +12,7 @@ import typer
 from outrider.cli import first_speaks, quiet
 from outrider.cli.arguments import batch_sizes, writable
 from outrider.cli.comparison import Teller, settings_of, show, status
+from outrider.cli.target import Named
 from outrider.compare import trace as tracing
 from outrider.compare.conversations import Asking, conversations, cut, first_of_each, shard_of
 from outrider.compare.files import save as save_comparison
@@ -26,8 +27,7 @@ from outrider.config import Config, load_config
 from outrider.decode.request import check_options
 from outrider.errors import InputError, OutriderError
 from outrider.prompt_file import NamedPrompt, read_prompts
-from outrider.ranks import launched, launched_later
-from outrider.target.load import load
+from outrider.ranks import launched_later
 from outrider.target.model import Target
 from outrider.verify.rules import check_rule
 
@@ -113,9 +113,15 @@ def command(
         "chat": chat,
     }
     given = file.options(flags)
-    name = model or file.target.model
-    if name is None:
-        raise InputError("which model? -m smollm2, a folder, or a Hub id")
+    named = Named.of(
+        file,
+        model,
+        dtype=dtype,
+        device=device,
+        device_map=device_map,
+        revision=revision,
+        trust_remote_code=trust_remote_code,
+    )
     words: list[Any] = [*(drafter or []), *[{"name": one.name, "options": one.options} for one in file.choices]]
     if not (words or with_hf or every):
         raise InputError("which drafters? -d NAME, several times, --every, or [[drafters]] in --config")
@@ -136,15 +142,7 @@ def command(
         read = [replace(one, later=one.later[: turns - 1]) if turns else one for one in read]
     with quiet():
         lineup(words, rules=rules, batch_sizes=sizes)  # a wrong drafter is found before a model is loaded for it
-        target = load(
-            name,
-            dtype=dtype or file.target.dtype,
-            device=device or (None if device_map else file.target.device),
-            device_map=device_map,
-            tensor_parallel=launched(),
-            revision=revision,
-            trust_remote_code=trust_remote_code,
-        )
+        target = named.load()
         files = _Files(save, html, trace) if target.ranks.first else _Files()
         with first_speaks(target.ranks):
             read = target.ranks.decided(lambda: read)
@@ -160,7 +158,7 @@ def command(
                 static=target.info.device.type == "cuda",
             )
             repeats = 1 if acceptance_only else runs
-            settings = _settings(target, name, given, sizes, repeats, shard, longest, acceptance_only)
+            settings = _settings(target, named.model, given, sizes, repeats, shard, longest, acceptance_only)
             if longest is not None:
                 read = [cut(target, one, longest, settings.chat) for one in read]
             asked = _Asked(settings, read, texts=prompts is None)

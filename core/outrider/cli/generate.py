@@ -12,6 +12,7 @@ import typer
 
 from outrider.cli import first_speaks, quiet
 from outrider.cli.batches import as_dict, run_batches, summary
+from outrider.cli.target import Named
 from outrider.config import Config, load_config
 from outrider.decode.explain import Explanation
 from outrider.decode.explain import explain as explain_output
@@ -21,8 +22,7 @@ from outrider.generation import Stream, stream
 from outrider.plugins.words import DrafterChoice, choose, read_options, read_word
 from outrider.prompt import encode
 from outrider.prompt_file import read_prompts
-from outrider.ranks import Ranks, launched, launched_later
-from outrider.target.load import load
+from outrider.ranks import Ranks, launched_later
 from outrider.target.model import Target
 
 DEFAULT_DRAFTER = "ngram"
@@ -91,9 +91,15 @@ def command(
         "chat": chat,
     }
     options = file.options(flags)
-    name = model or file.target.model
-    if name is None:
-        raise InputError("which model? -m smollm2, a folder, or a Hub id")
+    named = Named.of(
+        file,
+        model,
+        dtype=dtype,
+        device=device,
+        device_map=device_map,
+        revision=revision,
+        trust_remote_code=trust_remote_code,
+    )
     if prompts is not None and (prompt is not None or explain):
         raise InputError(f"--prompts can't be combined with {'--explain' if prompt is None else '-p'}")
     if prompts is None and prompt is None:
@@ -106,15 +112,7 @@ def command(
     check_options({name: value for name, value in options.items() if name != "chat"})
     with quiet():
         choose(choice.name, choice.options)  # a wrong drafter is found before a model is loaded for it
-        target = load(
-            name,
-            dtype=dtype or file.target.dtype,
-            device=device or (None if device_map else file.target.device),
-            device_map=device_map,
-            tensor_parallel=launched(),
-            revision=revision,
-            trust_remote_code=trust_remote_code,
-        )
+        target = named.load()
         with first_speaks(target.ranks):
             read, text = target.ranks.decided(lambda: (read, text))
             if prompts:
