@@ -63,9 +63,10 @@ def opened(browser: Any, file: Path) -> Any:
 def shown(browser: Any, file: Path) -> Any:
     browser.get_log("browser"), browser.get_log("performance")
     browser.get(file.as_uri())
-    browser.set_script_timeout(30)
+    browser.set_script_timeout(120)
     view_is_ready = (
-        "const done = arguments[0]; const look = () => view.hidden ? setTimeout(look, 20) : done(true); look();"
+        "const done = arguments[0];"
+        "const look = () => window.view && !view.hidden ? done(true) : setTimeout(look, 20); look();"
     )
     assert browser.execute_async_script(view_is_ready)
     return browser
