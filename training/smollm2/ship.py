@@ -19,7 +19,7 @@ from outrider.compare.result import Comparison, Figures
 SHIPPED: Final = Path(__file__).parents[2] / "drafters/outrider_drafters/heads/smollm2"
 STAGES: Final = {"eagle3": ("eagle3-first", "eagle3")}
 """Trainings that went on from one another."""
-HEADS: Final = ("config.json", "model.safetensors", "target.json")
+HEADS: Final = ("config.json", "target.json", "*.safetensors")
 LICENCE: Final = "Apache-2.0, as the model whose text they were trained on."
 
 
@@ -27,8 +27,8 @@ def main(build: Path, drafter: str, runs: Sequence[Path]) -> None:
     """Copy the heads and write `README.md` and `figures.json` beside them."""
     out = SHIPPED / drafter
     out.mkdir(parents=True, exist_ok=True)
-    for name in HEADS:
-        shutil.copyfile(build / drafter / name, out / name)
+    for path in [path for name in HEADS for path in (build / drafter).glob(name)]:
+        shutil.copyfile(path, out / path.name)
     measured = [read(path) for path in runs]
     (out / "figures.json").write_text("".join(f"{dumps(_without_texts(one))}\n" for one in measured))
     (out / "README.md").write_text("\n".join(card(build, drafter, measured)) + "\n", encoding="utf-8")
