@@ -311,10 +311,24 @@ def test_hass_looks_at_the_likeliest_tokens_once_more() -> None:
     assert found[2] == pytest.approx(found[0])
 
 
-def test_states_of_other_text_are_refused(data: Path, tmp_path: Path) -> None:
+def test_text_that_is_added_finds_the_states_of_what_was_there(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("outrider.train.states._SHARD", 4)
+    folder = tmp_path / "s"
+    run(job("medusa", data, tmp_path / "x", SHORT, states=folder, share=0.2))
+    before = {path.name: path.stat().st_mtime_ns for path in folder.glob("*.safetensors")}
+    stored = run(job("medusa", data, tmp_path / "y", SHORT, states=folder, share=0.3))
+    after = {path.name: path.stat().st_mtime_ns for path in folder.glob("*.safetensors")}
+    assert len(before) > 1
+    assert before.items() <= after.items()
+    assert len(after) > len(before)
+    online = run(job("medusa", data, tmp_path / "z", SHORT, states=None, share=0.3))
+    assert stored[-1].loss == pytest.approx(online[-1].loss, rel=0.02)
+
+
+def test_states_of_other_layers_are_refused(data: Path, tmp_path: Path) -> None:
     run(job("medusa", data, tmp_path / "x", SHORT, states=tmp_path / "s", share=0.2))
-    with pytest.raises(InputError, match="holds states of another text"):
-        run(job("medusa", data, tmp_path / "y", SHORT, states=tmp_path / "s", share=0.3))
     with pytest.raises(InputError, match=r"holds states of layers \[2\], and \[0, 1, 2\] are wanted"):
         run(job("eagle3", data, tmp_path / "z", SHORT, states=tmp_path / "s", share=0.2))
 

@@ -177,7 +177,7 @@ def _states(
     )
     run.wait_for_everyone()
     like = torch.zeros(0, device=run.device)
-    return StoredStates(job.states, layers, [len(one.ids) for one in examples], like)
+    return StoredStates(job.states, layers, examples, like)
 
 
 def _told(found: dict[str, Any]) -> str:

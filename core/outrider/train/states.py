@@ -58,17 +58,18 @@ class StoredStates:
     Args:
         folder: of the shards.
         layers: which are wanted, of those that are there.
-        lengths: of the examples.
+        examples: as they were when the states were stored.
         like: dtype and device of what is returned.
     """
 
-    def __init__(self, folder: Path, layers: Sequence[int], lengths: Sequence[int], like: torch.Tensor) -> None:
-        self._folder, self._layers, self._like = folder, tuple(layers), like
-        self._places: list[tuple[int, int, int]] = []
-        for index, length in enumerate(lengths):
-            shard, first = divmod(index, _SHARD)
-            begin = 0 if first == 0 else self._places[-1][2]
-            self._places.append((shard, begin, begin + length))
+    def __init__(self, folder: Path, layers: Sequence[int], examples: Sequence[Example], like: torch.Tensor) -> None:
+        self._layers, self._like = tuple(layers), like
+        self._places: list[tuple[Path, int, int]] = []
+        for name, shard in _shards(examples):
+            end = 0
+            for one in shard:
+                begin, end = end, end + len(one.ids)
+                self._places.append((folder / name, begin, end))
 
     def of(self, chosen: Sequence[int], ids: torch.Tensor) -> dict[int, torch.Tensor]:
         """See `States`."""
@@ -82,8 +83,8 @@ class StoredStates:
         return found
 
     def _read(self, index: int, layer: int) -> torch.Tensor:
-        shard, begin, end = self._places[index]
-        with safe_open(self._folder / _shard_name(shard), framework="pt") as stored:
+        file, begin, end = self._places[index]
+        with safe_open(file, framework="pt") as stored:
             found: torch.Tensor = stored.get_slice(str(layer))[begin:end]
         return found
 
@@ -100,11 +101,13 @@ def store_states(
 ) -> None:
     """Compute the states of examples that are not there yet, shard by shard.
 
+    A shard is called by its text, so that text which is added finds what was computed before it.
+
     Args:
         target: whose.
         examples: texts.
         layers: which states; a folder that holds these and more is used as it is.
-        folder: is made; shards in it that belong to other text, layers or another target are refused.
+        folder: is made; one with states of other layers or another target is refused.
         tokens: most of one forward.
         share: which part of the shards this process computes, of how many.
         report: is told the shards that are done, and how many there are.
@@ -112,44 +115,46 @@ def store_states(
     Raises:
         InputError: the folder holds other states, or can't be written.
     """
-    shards = range(0, len(examples), _SHARD)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        computed = OnlineStates(target, _claim(folder, _contents(target, examples), layers))
-        for number, first in enumerate(shards):
-            file = folder / _shard_name(number)
+        computed = OnlineStates(target, _claim(folder, _sample(target), layers))
+        shards = [(folder / name, shard) for name, shard in _shards(examples)]
+        for number, (file, shard) in enumerate(shards):
             if number % share[1] == share[0] and not file.exists():
-                _write(file, _shard(computed, examples[first : first + _SHARD], target.info.device, tokens))
+                _write(file, _shard(computed, shard, target.info.device, tokens))
             report(number + 1, len(shards))
     except OSError as error:
         raise InputError(f"{folder} can't be written: {error.strerror or error}") from error
 
 
-def _shard_name(number: int) -> str:
-    return f"states-{number:05d}.safetensors"
+def _shards(examples: Sequence[Example]) -> list[tuple[str, Sequence[Example]]]:
+    """Return what is stored together, with the names of its files."""
+    found = []
+    for first in range(0, len(examples), _SHARD):
+        shard = examples[first : first + _SHARD]
+        text = hashlib.sha256(json.dumps([one.ids for one in shard]).encode()).hexdigest()
+        found.append((f"states-{text[:16]}.safetensors", shard))
+    return found
 
 
-def _contents(target: Target, examples: Sequence[Example]) -> dict[str, Any]:
-    text = hashlib.sha256()
-    for one in examples:
-        text.update(json.dumps(one.ids).encode())
+def _sample(target: Target) -> str:
     embeddings: Any = target.model.get_input_embeddings()
     sample = embeddings.weight.detach().flatten()[:4096].float().cpu().numpy().tobytes()
-    return {"text": text.hexdigest(), "target": hashlib.sha256(sample).hexdigest()}
+    return hashlib.sha256(sample).hexdigest()
 
 
-def _claim(folder: Path, contents: Mapping[str, Any], layers: Sequence[int]) -> list[int]:
+def _claim(folder: Path, target: str, layers: Sequence[int]) -> list[int]:
     """Return the layers whose states a folder holds, which are those that are wanted where it was empty."""
     index = folder / "states.json"
     if not index.exists():
         kept = index.with_suffix(f".{os.getpid()}")
-        kept.write_text(json.dumps({**contents, "layers": list(layers)}), encoding="utf-8")
+        kept.write_text(json.dumps({"target": target, "layers": list(layers)}), encoding="utf-8")
         kept.replace(index)
     held = json.loads(index.read_text(encoding="utf-8"))
-    other = [name for name in contents if held.get(name) != contents[name]]
+    other = held.get("target") != target
     found: list[int] = held.get("layers", [])
     if other or not set(layers) <= set(found):
-        what = f"another {' and '.join(other)}" if other else f"layers {found}, and {list(layers)} are wanted"
+        what = "another target" if other else f"layers {found}, and {list(layers)} are wanted"
         raise InputError(f"{folder} holds states of {what}: give another folder, or delete it")
     return found
 
