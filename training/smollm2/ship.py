@@ -19,7 +19,8 @@ from outrider.compare.result import Comparison, Figures
 SHIPPED: Final = Path(__file__).parents[2] / "drafters/outrider_drafters/heads/smollm2"
 STAGES: Final = {"eagle3": ("eagle3-first", "eagle3")}
 """Trainings that went on from one another."""
-HEADS: Final = ("config.json", "target.json", "*.safetensors")
+HEADS: Final = ("config.json", "target.json")
+"""Beside the weights, whose file each drafter names."""
 LICENCE: Final = "Apache-2.0, as the model whose text they were trained on."
 
 
@@ -27,7 +28,8 @@ def main(build: Path, drafter: str, runs: Sequence[Path]) -> None:
     """Copy the heads and write `README.md` and `figures.json` beside them."""
     out = SHIPPED / drafter
     out.mkdir(parents=True, exist_ok=True)
-    for path in [path for name in HEADS for path in (build / drafter).glob(name)]:
+    made = build / drafter
+    for path in (*(made / name for name in HEADS), *made.glob("*.safetensors")):
         shutil.copyfile(path, out / path.name)
     measured = [read(path) for path in runs]
     (out / "figures.json").write_text("".join(f"{dumps(_without_texts(one))}\n" for one in measured))
