@@ -1,6 +1,7 @@
 """Tiny real models, an independent plain loop, and drafters that propose exactly what a test says."""
 
 import inspect
+import os
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, ClassVar
@@ -16,6 +17,8 @@ from outrider import DrafterOptions, DraftTree, DraftView, OutcomeBatch, RowDraf
 from outrider.draft.contract import API
 from outrider.target.tier import PLAIN, Opening
 
+FULL = bool(os.environ.get("OUTRIDER_TEST_FULL"))
+"""Whether what takes many minutes is run whole."""
 VOCAB = 64
 # What this transformers calls a cache.
 CACHE = "cache" if "cache" in inspect.signature(transformers.LlamaForCausalLM.forward).parameters else "past_key_values"

@@ -3,7 +3,6 @@
 The reference is one forward of the model itself on a cache of transformers, so that it shares no code with the tiers.
 """
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -20,9 +19,9 @@ from outrider import DraftTree, Target, TreeBatch
 from outrider.target.masked import MaskedTier
 from outrider.target.paths import PathTier, ReplayTier
 from outrider.target.tier import Opening, Tier
-from support import VOCAB
+from support import FULL, VOCAB
 
-SEQUENCES = 2_000 if os.environ.get("OUTRIDER_TEST_FULL") else 100
+SEQUENCES = 2_000 if FULL else 100
 OPERATIONS = 9
 LONGEST = 48
 WINDOW = 6

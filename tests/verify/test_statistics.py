@@ -1,15 +1,14 @@
 """Statistics on the real drafting and verifying code with its real noise, which enumeration does not go through."""
 
-import os
-
 import pytest
 
 from outrider.verify.decisions import Keyed, Stream
+from support import FULL
 from toy import Liar, Toy, ToyDrafter, step
 
 # Chi-square over the 64 sequences of three tokens of four: critical value at 1e-9 with 63 degrees of freedom.
 CRITICAL = 155.0
-DRAWS = 115_000 if os.environ.get("OUTRIDER_TEST_FULL") else 18_000
+DRAWS = 115_000 if FULL else 18_000
 FOR_CONTROLS = 5_000
 
 
