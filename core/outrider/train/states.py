@@ -16,7 +16,8 @@ from outrider.target import compat
 from outrider.target.model import Target
 from outrider.train.examples import Example
 
-_SHARD: Final = 256
+_SHARD: Final = 64
+"""Texts of a shard, on average."""
 _STORED: Final = torch.bfloat16
 """Half the size, and as noise far below what tells tokens apart."""
 
@@ -101,7 +102,7 @@ def store_states(
 ) -> None:
     """Compute the states of examples that are not there yet, shard by shard.
 
-    A shard is called by its text, so that text which is added finds what was computed before it.
+    A shard is called by its texts, so that text which is added finds what was computed before.
 
     Args:
         target: whose.
@@ -128,12 +129,19 @@ def store_states(
 
 
 def _shards(examples: Sequence[Example]) -> list[tuple[str, Sequence[Example]]]:
-    """Return what is stored together, with the names of its files."""
-    found = []
-    for first in range(0, len(examples), _SHARD):
-        shard = examples[first : first + _SHARD]
-        text = hashlib.sha256(json.dumps([one.ids for one in shard]).encode()).hexdigest()
-        found.append((f"states-{text[:16]}.safetensors", shard))
+    """Return what is stored together, with the names of its files.
+
+    A shard ends where its last text says so, so that among more texts, or in another order of files, most shards are the
+    same (content-defined chunking; Muthitacharoen, Chen and Mazieres 2001, SOSP, section 3.1).
+    """
+    found: list[tuple[str, Sequence[Example]]] = []
+    first, name = 0, hashlib.sha256()
+    for at, one in enumerate(examples):
+        text = hashlib.sha256(json.dumps(one.ids).encode()).digest()
+        name.update(text)
+        if int.from_bytes(text[:8], "big") % _SHARD == 0 or at == len(examples) - 1:
+            found.append((f"states-{name.hexdigest()[:16]}.safetensors", examples[first : at + 1]))
+            first, name = at + 1, hashlib.sha256()
     return found
 
 
