@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import torch
 
-from outrider import TrainBatch
+from outrider import InputError, TrainBatch
 
 RANKS: Final = 10
 """Ranks of a draft that are told apart."""
@@ -131,3 +131,23 @@ def draft_tokens(counts: torch.Tensor, size: int) -> torch.Tensor:
         return torch.arange(len(counts))
     order = counts.argsort(descending=True, stable=True)
     return order[:size].sort().values
+
+
+def widened(known: torch.Tensor, counts: torch.Tensor, size: int) -> torch.Tensor:
+    """Return the ids `[draft vocab]` that earlier heads know, rising, and the commonest others up to `size` of them.
+
+    Args:
+        known: `[their draft vocab]` int64.
+        counts: `[vocab]` int64 of the data.
+        size: how many there are to be; 0 is all.
+
+    Raises:
+        InputError: they know more.
+    """
+    if 0 < size < len(known):
+        raise InputError(
+            f"draft_vocab = {size}, and the heads to go on from know {len(known)} tokens: they can't forget any"
+        )
+    counts = counts.clone()
+    counts[known] = counts.max() + 1
+    return draft_tokens(counts, size)

@@ -261,6 +261,28 @@ def test_going_on_from_other_heads(data: Path, tmp_path: Path) -> None:
         assert all(torch.equal(before[name], after[name]) for name in before), drafter
 
 
+@pytest.mark.parametrize("drafter", ["eagle3", "medusa"])
+def test_heads_can_be_given_more_tokens(drafter: str, data: Path, tmp_path: Path) -> None:
+    run(job(drafter, data, tmp_path / "small", SHORT, options=OPTIONS[drafter] | {"draft_vocab": 24}))
+    wider = job(drafter, data, tmp_path / "wide", replace(SHORT, epochs=1, rate=0.0), heads=tmp_path / "small")
+    run(replace(wider, options=OPTIONS[drafter] | {"draft_vocab": 48}))
+    before, after = weights(tmp_path / "small"), weights(tmp_path / "wide")
+    shift = [
+        one["d2t"] + torch.arange(len(one["d2t"])) if drafter == "eagle3" else one["token_map"]
+        for one in (before, after)
+    ]
+    kept = torch.isin(shift[1], shift[0])
+    assert (len(shift[0]), len(shift[1]), int(kept.sum())) == (24, 48, 24)
+    for name in before.keys() - {"d2t", "t2d", "token_map"}:
+        assert torch.equal(before[name], after[name][kept] if name == "lm_head.weight" else after[name]), name
+    run(replace(wider, out=tmp_path / "learnt", options=OPTIONS[drafter] | {"draft_vocab": 48}, settings=SETTINGS))
+    assert accepted(drafter, tmp_path / "learnt") > 0.3
+    with pytest.raises(
+        InputError, match="draft_vocab = 9, and the heads to go on from know 24 tokens: they can't forget any"
+    ):
+        run(replace(wider, out=tmp_path / "x", options=OPTIONS[drafter] | {"draft_vocab": 9}))
+
+
 def test_bad_input_is_told(data: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="drafter 'ngram' has nothing to train; these have: draft-model, eagle"):
         trainable("ngram")

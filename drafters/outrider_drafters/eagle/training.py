@@ -18,7 +18,7 @@ from outrider_drafters.eagle.lessons import Lessons
 from outrider_drafters.eagle.network import EagleNetwork
 from outrider_drafters.eagle.words import check_words
 from outrider_drafters.eagle.writing import Named, write_eagle
-from outrider_drafters.teaching import Teacher, draft_tokens
+from outrider_drafters.teaching import Teacher, draft_tokens, widened
 
 _NEEDED: Final = ("num_attention_heads", "intermediate_size")
 
@@ -26,7 +26,11 @@ _NEEDED: Final = ("num_attention_heads", "intermediate_size")
 class EagleTrainOptions(DrafterOptions):
     """Options of training `eagle` and `eagle3`."""
 
-    draft_vocab: int = Field(default=8192, ge=0, description="tokens that are learnt, the commonest; 0 is all")
+    draft_vocab: int = Field(
+        default=8192,
+        ge=0,
+        description="tokens that are learnt, the commonest; 0 is all; more than earlier heads have adds to theirs",
+    )
     layers: tuple[int, ...] | None = Field(
         default=None, description="eagle3: hidden states that are read; by default a low, a middle and a high layer's"
     )
@@ -126,6 +130,9 @@ def make_trainee(method: Method, start: TrainStart, options: EagleTrainOptions) 
         tokens = ids if ids is not None else torch.arange(config.vocab_size)
         if method == "eagle":
             tokens = draft_tokens(start.counts, options.draft_vocab)
+        elif "draft_vocab" in options.model_fields_set:
+            known, tokens = tokens, widened(tokens, start.counts, options.draft_vocab)
+            config = _widen(network.float(), start, known, tokens) if len(tokens) > len(known) else config
         return EagleTrainee(config, network.float().requires_grad_(True), start, tokens, options)
     tokens = draft_tokens(start.counts, options.draft_vocab)
     config = _config(method, start, options, len(tokens)).for_target(start.target)
@@ -207,6 +214,19 @@ def _begin(network: EagleNetwork, start: TrainStart, tokens: torch.Tensor, *, fr
             elif mine.ndim == 2 and mine.shape == (values.shape[0], 2 * values.shape[1]):
                 mine[:, values.shape[1] :] = values
                 mine[:, : values.shape[1]].normal_(std=0.02)
+
+
+@torch.no_grad()
+def _widen(network: EagleNetwork, start: TrainStart, known: torch.Tensor, tokens: torch.Tensor) -> EagleConfig:
+    """Give a head rows for more tokens: the target's, turned as its own were in training, by least squares."""
+    own: Any = network.lm_head
+    theirs = [start.target.parts.head.narrow(ids).module.weight.float() for ids in (known, tokens)]  # type: ignore[union-attr]
+    rows = theirs[1] @ torch.linalg.lstsq(theirs[0], own.weight).solution
+    rows[torch.searchsorted(tokens, known)] = own.weight
+    network.lm_head = torch.nn.Linear(rows.shape[1], rows.shape[0], bias=False, device=rows.device)
+    network.lm_head.weight.copy_(rows)
+    network.config = replace(network.config, draft_vocab_size=len(tokens))
+    return network.config
 
 
 def _saved(config: EagleConfig) -> EagleConfig:

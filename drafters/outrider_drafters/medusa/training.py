@@ -3,6 +3,7 @@
 Heads learn the target's own law of the tokens ahead, in place of single tokens of a text.
 """
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,7 +14,7 @@ from outrider import DrafterOptions, InputError, Losses, TrainBatch, Trainee, Tr
 from outrider_drafters.medusa.checkpoint import read_heads
 from outrider_drafters.medusa.heads import Heads, HeadsShape
 from outrider_drafters.medusa.writing import FASTER, Written, write_medusa
-from outrider_drafters.teaching import RANKS, DepthLoss, Teacher, draft_tokens
+from outrider_drafters.teaching import RANKS, DepthLoss, Teacher, draft_tokens, widened
 
 _KEPT: Final = 0.99
 """Share of what was counted that counts on after a batch."""
@@ -24,7 +25,11 @@ class MedusaTrainOptions(DrafterOptions):
 
     heads: int = Field(default=4, ge=1, le=16, description="how many heads, each for a token further ahead")
     layers: int = Field(default=1, ge=1, le=8, description="residual blocks of a head")
-    draft_vocab: int = Field(default=8192, ge=0, description="tokens that are learnt, the commonest; 0 is all")
+    draft_vocab: int = Field(
+        default=8192,
+        ge=0,
+        description="tokens that are learnt, the commonest; 0 is all; more than earlier heads have adds to theirs",
+    )
     head_decay: float = Field(default=0.8, gt=0.0, le=1.0, description="weight of a head against the one before")
 
 
@@ -101,6 +106,8 @@ def make_trainee(start: TrainStart, options: MedusaTrainOptions) -> MedusaTraine
     if start.heads is not None:
         heads, tokens = read_heads(start.heads, target)
         known = tokens if tokens is not None else torch.arange(target.vocab_size)
+        if "draft_vocab" in options.model_fields_set:
+            known = _widened(heads, known, start, options.draft_vocab)
         return MedusaTrainee(heads.float().requires_grad_(True), known, start, options.head_decay)
     tokens = draft_tokens(start.counts, options.draft_vocab)
     shape = HeadsShape(options.heads, options.layers, target.hidden_size, True, 0, len(tokens))
@@ -108,3 +115,12 @@ def make_trainee(start: TrainStart, options: MedusaTrainOptions) -> MedusaTraine
     for name, weight in heads.named_parameters():
         torch.nn.init.zeros_(weight) if name.endswith("bias") else torch.nn.init.normal_(weight, std=1e-3)
     return MedusaTrainee(heads, tokens, start, options.head_decay)
+
+
+def _widened(heads: Heads, known: torch.Tensor, start: TrainStart, size: int) -> torch.Tensor:
+    """Let heads on the target's own rows guess more tokens, which costs no weights."""
+    tokens = widened(known, start.counts, size)
+    if len(tokens) > len(known) and len(heads.lm_heads):
+        raise InputError(f"draft_vocab = {size}: {start.heads} has output layers of its own, for {len(known)} tokens")
+    heads.shape = replace(heads.shape, vocab=len(tokens))
+    return tokens
