@@ -21,7 +21,7 @@ from outrider.draft.training import TrainBatch, Trainee
 from outrider.train.batches import plan
 from outrider.train.evaluation import measure
 from outrider.train.examples import Example
-from outrider.train.run import Job, read_train_options, train, trainable
+from outrider.train.run import Job, _read, read_train_options, train, trainable
 from outrider.train.trainer import Figures, Trainer, TrainSettings
 from support import lively
 from train.chatty import target, write_chats
@@ -358,6 +358,23 @@ def test_text_that_is_added_finds_the_states_of_what_was_there(
     assert len(after - before) <= len(alone)
     online, _ = train("u", None, new, old)
     assert stored[-1].loss == pytest.approx(online[-1].loss, rel=0.02)
+
+
+def test_the_same_chats_are_held_out_whatever_is_added(data: Path, tmp_path: Path) -> None:
+    lines = data.read_text(encoding="utf-8").splitlines(keepends=True)
+    files = tmp_path / "one.jsonl", tmp_path / "two.jsonl", tmp_path / "twice.jsonl"
+    for file, part in zip(files, (lines[:100], lines[100:200], lines[:1] * 2), strict=True):
+        file.write_text("".join(part), encoding="utf-8")
+
+    def split(*data: Path) -> tuple[set[str], list[Any]]:
+        learnt, asked = _read(Job("medusa", "tiny", data, tmp_path, prompts=1_000))
+        return {str(chat.messages) for chat in learnt}, asked
+
+    one, two = split(files[0]), split(files[1])
+    assert split(files[1], files[0]) == (one[0] | two[0], two[1] + one[1])
+    assert one[1]
+    assert len(one[0]) > 80
+    assert split(files[2])[1] == []  # with nothing left to learn from, nothing is held out
 
 
 def test_states_of_other_layers_are_refused(data: Path, tmp_path: Path) -> None:

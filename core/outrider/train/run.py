@@ -1,5 +1,7 @@
 """A whole training: text, states, module, loop and measuring, put together."""
 
+import hashlib
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -21,7 +23,7 @@ from outrider.train.trainer import Figures, Trainer, TrainSettings, accelerator
 from outrider.validation import explain
 
 _EVERY: Final = 40
-"""One chat of so many is held out."""
+"""One chat of so many is held out, as its own text decides."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,11 +148,21 @@ def _read(job: Job) -> tuple[list[Chat], list[list[dict[str, str]]]]:
     if not chats:
         raise InputError(f"{', '.join(map(str, job.data))}: no chat with an assistant's answer")
     chats = chats[: max(2, round(len(chats) * job.share))]
-    every = min(_EVERY, len(chats))
-    held = [chat for at, chat in enumerate(chats) if at % every == every - 1] if job.prompts else []
-    learnt = [chat for at, chat in enumerate(chats) if at % every != every - 1] if job.prompts else chats
-    asked = [_question(chat) for chat in held[: job.prompts]]
-    return learnt, [one for one in asked if one]
+    if not job.prompts:
+        return chats, []
+    # The chat itself decides, so that text may be added anywhere and the same chats stay held out.
+    drawn = [_digest(chat) for chat in chats]
+    out = {one for one in drawn if one % _EVERY == 0} or {min(drawn)}
+    learnt = [chat for chat, one in zip(chats, drawn, strict=True) if one not in out]
+    if not learnt:
+        return chats, []
+    asked = [_question(chat) for chat, one in zip(chats, drawn, strict=True) if one in out]
+    return learnt, [one for one in asked if one][: job.prompts]
+
+
+def _digest(chat: Chat) -> int:
+    text = json.dumps(chat.to_json(), sort_keys=True)
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
 
 
 def _question(chat: Chat) -> list[dict[str, str]]:
