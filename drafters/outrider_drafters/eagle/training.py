@@ -131,7 +131,8 @@ def make_trainee(method: Method, start: TrainStart, options: EagleTrainOptions) 
         if method == "eagle":
             tokens = draft_tokens(start.counts, options.draft_vocab)
         elif "draft_vocab" in options.model_fields_set:
-            known, tokens = tokens, widened(tokens, start.counts, options.draft_vocab)
+            known = tokens.cpu()  # as the counts are
+            tokens = widened(known, start.counts, options.draft_vocab)
             config = _widen(network.float(), start, known, tokens) if len(tokens) > len(known) else config
         return EagleTrainee(config, network.float().requires_grad_(True), start, tokens, options)
     tokens = draft_tokens(start.counts, options.draft_vocab)
@@ -221,10 +222,13 @@ def _widen(network: EagleNetwork, start: TrainStart, known: torch.Tensor, tokens
     """Give a head rows for more tokens: the target's, turned as its own were in training, by least squares."""
     own: Any = network.lm_head
     theirs = [start.target.parts.head.narrow(ids).module.weight.float() for ids in (known, tokens)]  # type: ignore[union-attr]
-    rows = theirs[1] @ torch.linalg.lstsq(theirs[0], own.weight).solution
+    # On the CPU, whose solver takes fewer tokens than the width too.
+    turn = torch.linalg.lstsq(theirs[0].cpu(), own.weight.cpu()).solution
+    rows = theirs[1] @ turn.to(theirs[1].device)
     rows[torch.searchsorted(tokens, known)] = own.weight
     network.lm_head = torch.nn.Linear(rows.shape[1], rows.shape[0], bias=False, device=rows.device)
     network.lm_head.weight.copy_(rows)
+    network.d2t_ids = tokens.to(rows.device)
     network.config = replace(network.config, draft_vocab_size=len(tokens))
     return network.config
 
