@@ -8,22 +8,20 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from check.zoo import ZOO, Copies
-from outrider.check import Check, drafter_checks
+from outrider.check import drafter_checks
 from outrider.check.traits import traits_of
 from outrider.errors import OutriderError
 
 DOCS = Path(__file__).parents[2] / "docs" / "checks.md"
-ALONE = "| - |"
-"""How the line of a drafter ends that a single check catches."""
 
 
-def catchers(faulty: type[Copies], checks: Sequence[Check]) -> list[str]:
-    """Those of the checks that a drafter fails, each run alone."""
+def catchers(faulty: type[Copies]) -> list[str]:
+    """The checks that a drafter fails, each run alone."""
     traits = traits_of(faulty)
     found = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for check in checks:
+        for check in drafter_checks():
             if not check.applies(traits):
                 continue
             try:
@@ -65,8 +63,7 @@ def part(text: str, name: str) -> list[str]:
 
 
 def main(file: Path) -> None:
-    checks = list(drafter_checks())
-    rows = [row(faulty, named, catchers(faulty, checks)) for faulty, named in ZOO]
+    rows = [row(faulty, named, catchers(faulty)) for faulty, named in ZOO]
     text = put(file.read_text(encoding="utf-8"), "checks", checks_table())
     file.write_text(put(text, "zoo", zoo_table(rows)), encoding="utf-8")
 
