@@ -31,8 +31,8 @@ HEADS ?= training/smollm2/build
 help:
 	@echo "make demo    the main job: every drafter beside plain decoding on a real chat model, with a report"
 	@echo "make heads   train the heads for the embedded model, from nothing (SCALE=0.01 for a trial; else many hours)"
-	@echo "make test    all tests (under 10 minutes)"
-	@echo "make test-full  the same with the long statistics (about half an hour)"
+	@echo "make test    all tests (10 minutes on four cores, half an hour on two slow ones)"
+	@echo "make test-full  the same with the long statistics and 50 seeds (three hours and more)"
 	@echo "make test-min   tests on the oldest transformers that is supported, in an environment of its own"
 	@echo "make test-plugins  the plugins' own tests, and all drafters' tests on them, in an environment that has them installed"
 	@echo "make matrix     every causal model type of transformers, tiny and random, against its own generate (10 minutes)"
@@ -56,7 +56,7 @@ demo: $(READY)
 	@$(BIN)/outrider compare -m smollm2 --every --with-hf --max-new-tokens 64 --runs 2 --html build/demo.html
 
 heads: $(READY)
-	@OUTRIDER=$(abspath $(BIN))/outrider SCALE=$(SCALE) OUT=$(abspath $(HEADS)) training/smollm2/heads.sh
+	@OUTRIDER=$(abspath $(BIN))/outrider PYTHON=$(abspath $(BIN))/python SCALE=$(SCALE) OUT=$(abspath $(HEADS)) training/smollm2/heads.sh
 
 test: $(READY)
 	@$(PYTEST) $(ARGS)

@@ -13,12 +13,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
+from outrider import load
 from outrider.compare.files import dumps, read
 from outrider.compare.result import Comparison, Figures
 
 SHIPPED: Final = Path(__file__).parents[2] / "drafters/outrider_drafters/heads/smollm2"
-STAGES: Final = {"eagle3": ("eagle3-first", "eagle3")}
-"""Trainings that went on from one another."""
 HEADS: Final = ("config.json", "target.json")
 """Beside the weights, whose file each drafter names."""
 LICENCE: Final = "Apache-2.0, as the model whose text they were trained on."
@@ -38,18 +37,19 @@ def main(build: Path, drafter: str, runs: Sequence[Path]) -> None:
 
 def card(build: Path, drafter: str, measured: Sequence[Comparison]) -> list[str]:
     """Return the lines of a card."""
-    logs = [(stage, _reports(build / stage / "training.jsonl")) for stage in STAGES.get(drafter, (drafter,))]
-    chats = sorted(build.glob("chats-*.jsonl"))
-    written = [line for path in chats for line in lines(path)]
-    recipe = json.loads(Path(f"{chats[0]}.recipe.json").read_text(encoding="utf-8"))
+    stages = [*sorted(build.glob(f"{drafter}-[0-9]")), build / drafter]  # each went on from the one before
+    logs = [(stage.name, _reports(stage / "training.jsonl")) for stage in stages]
+    files = sorted(build.glob("*-[0-9].jsonl"))
+    written = [line for path in files for line in lines(path)]
+    recipe = json.loads(Path(f"{files[0]}.recipe.json").read_text(encoding="utf-8"))
     hours = sum(log[-1]["seconds"] for _, log in logs) / 3600
     return [
         f"# {drafter} for smollm2",
         "",
         "Heads for SmolLM2-135M-Instruct, the embedded default of outrider; they are found without being named.",
         "",
-        f"- Data: {len(written)} chats of the model with itself, {sum(one.get('tokens', 0) for one in written):,} tokens of "
-        f"answers at temperatures {' and '.join(map(str, recipe['temperatures']))}.",
+        f"- Data: {len(written)} texts that the model wrote itself, {_answered(written):,} tokens of answers at temperatures "
+        f"{' and '.join(map(str, recipe['temperatures']))}; nobody else's text is among them.",
         "- Commands, with their seeds: `make heads` ([heads.sh](../../../../../training/smollm2/heads.sh)).",
         f"- Training: {' + '.join(str(log[-1]['steps']) for _, log in logs)} updates, {hours:.1f} hours on one core that "
         "did other things too.",
@@ -71,6 +71,13 @@ def card(build: Path, drafter: str, measured: Sequence[Comparison]) -> list[str]
 def lines(path: Path) -> list[dict[str, Any]]:
     """Return the objects of a JSONL file."""
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+
+
+def _answered(chats: Sequence[dict[str, Any]]) -> int:
+    """Return the tokens of all answers, their ends included."""
+    tokenizer = load("smollm2").tokenizer
+    said = [one["content"] for chat in chats for one in chat["messages"] if one["role"] == "assistant"]
+    return sum(len(ids) + 1 for ids in tokenizer(said, add_special_tokens=False)["input_ids"])
 
 
 def _reports(log: Path) -> list[dict[str, Any]]:
