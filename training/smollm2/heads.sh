@@ -12,7 +12,7 @@ scaled() { awk -v s="$scale" -v n="$1" -v least="$2" 'BEGIN { v = int(n * s); pr
 mkdir -p "$out"
 small=$(awk -v s="$scale" 'BEGIN { print (s < 0.1) }')
 length=768 task=900 answer=512 rows=80
-if [ "$small" = 1 ]; then length=160 task=600 answer=128 rows=12; fi
+if [ "$small" = 1 ]; then length=160 task=600 answer=96 rows=24; fi
 
 chats() { # FILE SEED TOKENS: both sides of chats are the model's own.
     "$outrider" data synthesize -m smollm2 --out "$out/$1" --openings openings.txt --seed "$2" --tokens "$(scaled "$3" 400)" \

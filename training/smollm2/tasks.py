@@ -1,10 +1,11 @@
 """Prompts for `outrider data synthesize --prompts`: what people ask about a topic, or about a text.
 
     python training/smollm2/tasks.py topics SEED COUNT TOPICS > PROMPTS
-    python training/smollm2/tasks.py texts SEED COUNT CHATS > PROMPTS
+    python training/smollm2/tasks.py texts|sentences|german SEED COUNT CHATS > PROMPTS
 
 A small model that writes its own user turns writes short and muddled ones; heads meet long, clear ones. `texts` asks for
-summaries, answers and rewritings of what the model itself wrote in the chats of `topics`, so that no one else's text is in it.
+summaries, answers and rewritings of what the model itself wrote in the chats of `topics`, so that no one else's text is in it;
+`sentences` asks for translations into German, and `german` for the way back.
 """
 
 import json
@@ -53,10 +54,11 @@ SUMMARIES: Final = (
     "Summarize the following article in a few sentences.\n\n{}",
     "{}\n\nGive a short summary of the text above.",
 )
+INTO_GERMAN: Final = "Translate into German: "
 REWRITINGS: Final = (
     "Rewrite this text in simpler words:\n\n{}",
     "List the names, places and dates in this text:\n\n{}",
-    "Translate into German: {}",
+    INTO_GERMAN + "{}",
     "Translate into French: {}",
     "Correct the mistakes in this text: {}",
 )
@@ -89,6 +91,20 @@ def from_texts(texts: list[str], draw: random.Random) -> Iterator[str]:
             yield draw.choice(REWRITINGS).format(_beginning(draw.choice(texts), draw.randint(15, 60)))
 
 
+def from_sentences(texts: list[str], draw: random.Random) -> Iterator[str]:
+    """Yield requests without end to put sentences into German."""
+    while True:
+        sentence = draw.choice(draw.choice(texts).split(". ")).strip()
+        if 5 <= len(sentence.split()) <= 30:
+            yield f"{INTO_GERMAN}{sentence}"
+
+
+def from_german(texts: list[str], draw: random.Random) -> Iterator[str]:
+    """Yield requests without end to put what the model takes for German into English."""
+    while True:
+        yield draw.choice(("Translate German to English: {}", "Translate into English: {}")).format(draw.choice(texts))
+
+
 def _beginning(text: str, words: int) -> str:
     """Return the whole paragraphs, or else sentences, that `words` words reach."""
     cut = " ".join(text.split(" ")[:words])
@@ -111,19 +127,32 @@ def lines(requests: Iterator[str], count: int) -> Iterator[str]:
             yield json.dumps({"messages": [{"role": "user", "content": request}]}, ensure_ascii=False)
 
 
-def _topics(path: Path) -> list[str]:
-    return path.read_text(encoding="utf-8").splitlines()
-
-
 def _texts(path: Path) -> list[str]:
     """Return the longer answers of a file of chats."""
-    chats = map(json.loads, path.read_text(encoding="utf-8").splitlines())
-    said = (one["content"] for chat in chats for one in chat["messages"] if one["role"] == "assistant")
-    return [text for text in said if len(text.split()) >= 60 and "```" not in text]
+    return [answer for _, answer in _asked(path) if len(answer.split()) >= 60 and "```" not in answer]
+
+
+def _german(path: Path) -> list[str]:
+    """Return the first lines of what was said where German was asked for."""
+    said = [answer.split("\n")[0] for request, answer in _asked(path) if request.startswith(INTO_GERMAN)]
+    return [one for one in said if 4 <= len(one.split()) <= 60]
+
+
+def _asked(path: Path) -> list[tuple[str, str]]:
+    """Return the first request of every chat of a file, and its answer."""
+    chats = [json.loads(line)["messages"] for line in path.read_text(encoding="utf-8").splitlines()]
+    return [(chat[0]["content"], chat[1]["content"]) for chat in chats]
+
+
+def requests(kind: str, path: Path, draw: random.Random) -> Iterator[str]:
+    """Return requests of a kind without end, from a file of topics or of chats."""
+    if kind == "topics":
+        return from_topics(path.read_text(encoding="utf-8").splitlines(), draw)
+    if kind == "german":
+        return from_german(_german(path), draw)
+    return {"texts": from_texts, "sentences": from_sentences}[kind](_texts(path), draw)
 
 
 if __name__ == "__main__":
     kind, seed, count, file = sys.argv[1:]
-    drawn, path = random.Random(int(seed)), Path(file)
-    made = from_texts(_texts(path), drawn) if kind == "texts" else from_topics(_topics(path), drawn)
-    print(*lines(made, int(count)), sep="\n")
+    print(*lines(requests(kind, Path(file), random.Random(int(seed))), int(count)), sep="\n")
