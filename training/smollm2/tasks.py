@@ -8,6 +8,7 @@ summaries, answers and rewritings of what the model itself wrote in the chats of
 `sentences` asks for translations into German, and `german` for the way back.
 """
 
+import itertools
 import json
 import random
 import sys
@@ -118,11 +119,10 @@ def _question(passage: str, draw: random.Random) -> str:
 
 
 def lines(requests: Iterator[str], count: int) -> Iterator[str]:
-    """Yield `count` requests, each once, as lines of JSON."""
+    """Yield `count` requests, each once, as lines of JSON; fewer where hardly anything new comes."""
     seen: set[str] = set()
-    while len(seen) < count:
-        request = next(requests)
-        if request not in seen:
+    for request in itertools.islice(requests, 100 * count):
+        if request not in seen and len(seen) < count:
             seen.add(request)
             yield json.dumps({"messages": [{"role": "user", "content": request}]}, ensure_ascii=False)
 
