@@ -22,23 +22,26 @@ answers() { # FILE SEED PROMPTS: answers to prompts.
     "$outrider" data synthesize -m smollm2 --out "$out/$1" --prompts "$3" --seed "$2" --batch-size "$rows" --max-tokens "$task" \
         --max-answer "$answer"
 }
+asked() { # KIND SEED COUNT FROM: prompts.
+    "$python" tasks.py "$1" "$2" "$(scaled "$3" 12)" "$4"
+}
 chats chats-0.jsonl 10 138000
 chats chats-1.jsonl 11 128000
 chats chats-2.jsonl 12 32000
 chats chats-3.jsonl 13 99000
 chats chats-4.jsonl 14 32500
-"$python" tasks.py topics 1 "$(scaled 320 12)" topics.txt > "$out/topics.jsonl"
+asked topics 1 320 topics.txt > "$out/topics.jsonl"
 answers answers-0.jsonl 20 "$out/topics.jsonl"
-"$python" tasks.py texts 2 "$(scaled 240 12)" "$out/answers-0.jsonl" > "$out/texts.jsonl"
+asked texts 2 240 "$out/answers-0.jsonl" > "$out/texts.jsonl"
 answers answers-1.jsonl 21 "$out/texts.jsonl"
-"$python" tasks.py topics 3 1280 more-topics.txt > "$out/more-topics.jsonl"
-head -n "$(scaled 400 12)" "$out/more-topics.jsonl" > "$out/more-topics-head.jsonl"
-tail -n "$(scaled 80 12)" "$out/more-topics.jsonl" > "$out/more-topics-tail.jsonl"
-answers answers-2.jsonl 22 "$out/more-topics-head.jsonl"
-answers answers-3.jsonl 23 "$out/more-topics-tail.jsonl"
-"$python" tasks.py sentences 5 "$(scaled 240 12)" "$out/answers-0.jsonl" > "$out/sentences.jsonl"
+asked topics 3 400 more-topics.txt > "$out/more-topics.jsonl"
+answers answers-2.jsonl 22 "$out/more-topics.jsonl"
+# A second process began further on in the same requests.
+"$python" tasks.py topics 3 1280 more-topics.txt | tail -n "$(scaled 80 12)" > "$out/later-topics.jsonl"
+answers answers-3.jsonl 23 "$out/later-topics.jsonl"
+asked sentences 5 240 "$out/answers-0.jsonl" > "$out/sentences.jsonl"
 answers answers-4.jsonl 24 "$out/sentences.jsonl"
-"$python" tasks.py german 6 "$(scaled 240 12)" "$out/answers-4.jsonl" > "$out/german.jsonl"
+asked german 6 240 "$out/answers-4.jsonl" > "$out/german.jsonl"
 answers answers-5.jsonl 25 "$out/german.jsonl"
 
 learn() { # DRAFTER OUT EPOCHS FILES OPTIONS...

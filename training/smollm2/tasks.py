@@ -122,7 +122,9 @@ def lines(requests: Iterator[str], count: int) -> Iterator[str]:
     """Yield `count` requests, each once, as lines of JSON; fewer where hardly anything new comes."""
     seen: set[str] = set()
     for request in itertools.islice(requests, 100 * count):
-        if request not in seen and len(seen) < count:
+        if len(seen) == count:
+            return
+        if request not in seen:
             seen.add(request)
             yield json.dumps({"messages": [{"role": "user", "content": request}]}, ensure_ascii=False)
 
